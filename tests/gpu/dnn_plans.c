@@ -1,13 +1,17 @@
-/* dnn_plans.c -- the plans of cuda_dnn.c for convolutions, asked of the real cuDNN for cards that are not here: the library plans for a
- * card that is described to it, and needs no GPU for that. For every convolution of ResNet-50 that is no plain product, those of the small
- * networks, odd sizes and alignments, in float32 and in the 16-bit type: forward and both gradients have a reproducible engine, which uses
- * tensor cores where operands are of 16 bits and channels multiples of 8. Without cuDNN, or one too old for that, all is skipped. */
+/* dnn_plans.c -- the plans of cuda_dnn.c for convolutions, from the real cuDNN, for GPUs that are
+ * not present.
+ *
+ * The library makes plans for a GPU that is described to it, and needs no GPU for that. The test
+ * covers every convolution of ResNet-50 that is no plain product, those of the small networks, and
+ * odd sizes and alignments, in float32 and in the 16-bit type. Forward and both gradients have a
+ * reproducible engine. It uses tensor cores if operands have 16 bits and channels are multiples of
+ * 8. Without cuDNN, or with a version that is too old, the test is skipped. */
 #include "../../runner/engine/gpu/cuda_dnn.c"
 #include "test.h"
 #include <math.h>
 #include <stdio.h>
 
-/* By data sheets and CUDA's table of compute capabilities. */
+/* A GPU, by data sheets and CUDA's table of compute capabilities. */
 typedef struct card {
     const char *name;
     int major, minor, n_sm, shared_optin, threads_sm, blocks_sm, sm_khz, memory_khz, l2;
@@ -22,7 +26,8 @@ enum { N_CARDS = sizeof cards / sizeof *cards };
 
 typedef struct shape {
     const char *what;
-    int64_t n, h, w, ci, co, size, stride, pad, align; /* align 0: 16, else of elements */
+    /* align: in elements; 0 means 16 */
+    int64_t n, h, w, ci, co, size, stride, pad, align;
 } shape;
 static const shape shapes[] = {
     {"resnet50 conv1", 256, 224, 224, 3, 64, 7, 2, 3, 0},
@@ -73,7 +78,7 @@ static bool described(const card *c, char *out, size_t size)
 static bool describe(const card *c)
 {
     char text[2048];
-    dnn_part d;
+    descriptor d;
     if (!described(c, text, sizeof text) ||
         dnn.cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &d))
         return false;
@@ -89,16 +94,16 @@ static bool describe(const card *c)
     gpu.info.major = c->major;
     gpu.info.minor = c->minor;
     snprintf(gpu.info.name, sizeof gpu.info.name, "%s", c->name);
-    gpu.dnn->card = d;
+    gpu.dnn->device = d;
     return true;
 }
 
-/* The engine of a plan, by its notes. */
+/* Returns whether the engine of a plan uses tensor cores, by its notes. */
 static bool uses_tensor_cores(const plan *p)
 {
     enum { MOST = 32 };
     cudnnBackendNumericalNote_t note[MOST];
-    dnn_part engine;
+    descriptor engine;
     int64_t n = 0, one = 0;
     bool found = false;
     assert_int_equal(dnn.cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine), 0);
@@ -148,7 +153,7 @@ static void check(const card *c, const shape *s, bool mixed, rd_element type)
             fail_msg("%s, %s, kind %d: float32 on tensor cores", c->name, s->what, what);
         if (type != RD_FLOAT32 && s->ci % 8 == 0 && s->co % 8 == 0 && s->n >= 32 && !tensor)
             fail_msg("%s, %s, kind %d: 16 bits without tensor cores", c->name, s->what, what);
-        parts_free(p);
+        descriptors_free(p);
         free(p);
     }
 }
@@ -162,8 +167,8 @@ static void test_card(void **state)
         check(c, &shapes[i], true, narrow);
         if (i % 4 == 0) check(c, &shapes[i], false, RD_FLOAT32);
     }
-    (void)dnn.cudnnBackendDestroyDescriptor(gpu.dnn->card);
-    gpu.dnn->card = NULL;
+    (void)dnn.cudnnBackendDestroyDescriptor(gpu.dnn->device);
+    gpu.dnn->device = NULL;
 }
 
 int main(void)
@@ -178,8 +183,8 @@ int main(void)
         printf("skip: no cuDNN of 9.10 or later: %s\n0 passed, 0 failed, 1 skipped\n", st.msg);
         return 0;
     }
-    (void)dnn.cudnnBackendDestroyDescriptor(d.card);
-    d.card = NULL;
+    (void)dnn.cudnnBackendDestroyDescriptor(d.device);
+    d.device = NULL;
     memcpy(copies, cards, sizeof copies);
     for (int i = 0; i < N_CARDS; i++)
         t[i] = (struct CMUnitTest){copies[i].name, test_card, NULL, NULL, &copies[i]};

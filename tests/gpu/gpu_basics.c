@@ -1,5 +1,7 @@
-/* gpu_basics.c -- gpu.h itself: memory, products and convolutions against sums in double, sums over ranks, marks. Without a GPU
- * all is skipped, but with RD_REQUIRE_GPU=1. */
+/* gpu_basics.c -- gpu.h itself: memory, products and convolutions against sums in double, sums over
+ * ranks, marks.
+ *
+ * Without a GPU the test is skipped, unless RD_REQUIRE_GPU=1. */
 #include "test.h"
 #include "gpu_here.h"
 #include "rd/philox.h"
@@ -36,7 +38,7 @@ static int close_gpu(void **state)
     return 0;
 }
 
-/* Numbers in [-1, 1) that bfloat16 and float16 hold. */
+/* Returns numbers in [-1, 1) that bfloat16 and float16 represent exactly. */
 static float *numbers(int64_t n, uint64_t seed)
 {
     float *x = malloc((size_t)(n + 8) * sizeof *x);
@@ -56,7 +58,7 @@ static float *on_device(const float *x, int64_t n)
 }
 
 /* ---- elements of 16 bits ---- */
-/* The same, rounded to a type. */
+/* Copies x to the device, rounded to a type. */
 static void *on_device_as(const float *x, int64_t n, rd_element type)
 {
     rd_status st = {0};
@@ -70,7 +72,7 @@ static void *on_device_as(const float *x, int64_t n, rd_element type)
     return narrow;
 }
 
-/* n numbers of the device as float32; the caller frees them. */
+/* Returns n numbers of the device as float32; the caller frees them. */
 static float *on_host(const void *device, int64_t n, rd_element type)
 {
     rd_status st = {0};
@@ -83,17 +85,18 @@ static float *on_host(const void *device, int64_t n, rd_element type)
     return x;
 }
 
-/* Half of the distance from a number to the next, in parts of it: what one rounding may change. */
+/* Returns the largest relative error of one rounding: half the distance from a number to the next
+ * one. */
 static double roundoff(rd_element type)
 {
     return type == RD_FLOAT32 ? 0x1p-24 : type == RD_BFLOAT16 ? 0x1p-8 : 0x1p-11;
 }
 
-/* The nearest number of a type, ties to even. */
+/* Returns the nearest number of a type, ties to even. */
 static double nearest(double x, rd_element type)
 {
-    const int digits = type == RD_BFLOAT16 ? 8 : 11,
-              least = type == RD_BFLOAT16 ? -133 : -24; /* exponent of the smallest number */
+    /* exponent of the smallest number */
+    const int digits = type == RD_BFLOAT16 ? 8 : 11, least = type == RD_BFLOAT16 ? -133 : -24;
     const double most = type == RD_BFLOAT16 ? 0x1.fep127 : 65504.0,
                  past = type == RD_BFLOAT16 ? 0x1.ffp127 : 65520.0;
     int e;
@@ -133,7 +136,8 @@ static void check_cast(rd_element from, rd_element to, const double *x, int64_t 
     free(got);
 }
 
-/* Every number of either 16-bit type, its neighbours' middles and what lies beside these, what overflows, NaN. */
+/* Casts every number of each 16-bit type, the middle between neighbours, the numbers beside it,
+ * numbers that overflow, and NaN. */
 static void test_cast(void **state)
 {
     enum { EACH = 5, N = 65536 * EACH + 3 };
@@ -149,7 +153,8 @@ static void test_cast(void **state)
                       m = (int)(h & ((1u << bits) - 1));
             const double unit = ldexp(1.0, (e ? e : 1) - bias - bits), sign = h >> 15 ? -1.0 : 1.0;
             const double value = sign * (e ? m + (1 << bits) : m) * unit;
-            if (e == (narrow[t] == RD_BFLOAT16 ? 255 : 31)) { /* infinite, or none */
+            /* infinity or NaN */
+            if (e == (narrow[t] == RD_BFLOAT16 ? 255 : 31)) {
                 x[n++] = m ? NAN : sign * INFINITY;
                 continue;
             }
@@ -188,8 +193,8 @@ static void test_device(void **state)
 /* ---- memory ---- */
 static void test_memory(void **state)
 {
-    static const int64_t sizes[] = {1, 3, 1000, 65537,
-                                    (int64_t)5 << 20}; /* below and above what is copied at once */
+    /* below and above the size that is copied at once */
+    static const int64_t sizes[] = {1, 3, 1000, 65537, (int64_t)5 << 20};
     rd_status st = {0};
     (void)state;
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
@@ -197,7 +202,8 @@ static void test_memory(void **state)
         float *x = numbers(n, k), *back = malloc((size_t)n * sizeof *back), *a = on_device(x, n),
               *b;
         memcpy(back, x, (size_t)n * sizeof *x);
-        memset(x, 0, (size_t)n * sizeof *x); /* the host's memory is free again */
+        /* the upload has copied the array, so the host may change it */
+        memset(x, 0, (size_t)n * sizeof *x);
         rd_gpu_get(gpu, (size_t)n * sizeof *b, &b, &st);
         must(&st);
         assert_int_equal((uintptr_t)a % 256, 0);
@@ -222,7 +228,8 @@ static void test_memory(void **state)
     must(&st);
 }
 
-/* On the emulator: page-locked memory is written before the copy from it was waited for. Another process tries, and is ended. */
+/* On the emulator: writes to pinned memory before waiting for the copy from it. A child process
+ * tries this, and the emulator ends it. */
 static void writes_too_early(float *d, float *pinned, int64_t n, bool ahead)
 {
     const size_t bytes = (size_t)n * sizeof *pinned;
@@ -244,8 +251,9 @@ static void writes_too_early(float *d, float *pinned, int64_t n, bool ahead)
     assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* Page-locked memory: what has gone up is what was in it when rd_gpu_up was called, large or small. Written too early it would not be:
- * the emulator ends a process that does. */
+/* Pinned memory: an upload contains the bytes that the array had when rd_gpu_up was called, large
+ * or small. A write that comes too early would change them; the emulator ends a process that does
+ * this. */
 static void test_page_locked(void **state)
 {
     static const int64_t sizes[] = {1, 1000, 20000, (int64_t)3 << 20};
@@ -288,8 +296,9 @@ static rd_gpu_ahead_counts ahead_counts(void)
     return c;
 }
 
-/* Arrays go up on a stream of their own. In every other round that one is late, in the others the ops' stream is, as far as a card lets
- * itself be told; the emulator is as late as nothing waits. */
+/* Arrays are uploaded on their own stream. In every second round that stream is late; in the others
+ * the ops' stream is late, as far as a GPU can be delayed. The emulator delays all work until
+ * something waits for it. */
 static void test_ahead(void **state)
 {
     enum { ROUNDS = 8 };
@@ -323,7 +332,8 @@ static void test_ahead(void **state)
     assert_true(c.sent == ROUNDS && c.taken == ROUNDS && c.late == 0 && !c.is_short);
     assert_true(c.bytes >= bytes && c.bytes <= rd_gpu_in_use(gpu));
 
-    rd_gpu_up_ahead(gpu, host[0], bytes, &st); /* taken back: other numbers go up in its place */
+    /* cancelled: other numbers are uploaded instead */
+    rd_gpu_up_ahead(gpu, host[0], bytes, &st);
     rd_gpu_host_wait(gpu, host[0] + n / 2, &st);
     memcpy(host[0], x, bytes);
     rd_gpu_up(gpu, d[0], host[0], bytes, &st);
@@ -345,7 +355,7 @@ static void test_ahead(void **state)
     free(back);
 }
 
-/* The room is the GPU's own until it is closed. */
+/* The GPU keeps the memory until it is closed. */
 static int close_with_room(void **state)
 {
     const uint64_t room = ahead_counts().bytes;
@@ -354,7 +364,7 @@ static int close_with_room(void **state)
     return 0;
 }
 
-/* More than there is: a message with numbers, and the GPU works on. */
+/* Asks for more memory than the GPU has: a message with numbers, and the GPU still works. */
 static void test_short(void **state)
 {
     rd_status st = {0}, later = {0};
@@ -373,15 +383,15 @@ static void test_short(void **state)
     rd_status_prefix(&st, "the weights");
     assert_true(rd_gpu_short(gpu, &st, &asked, &left));
     assert_false(rd_gpu_short(gpu, &later, &asked, &left));
-    rd_fail(
-        &later, RD_EENV,
-        "something else"); /* that shortage was borne: a later failure has nothing to do with it */
+    /* the program handled that shortage, so a later failure is not caused by it */
+    rd_fail(&later, RD_EENV, "something else");
     assert_false(rd_gpu_short(gpu, &later, &asked, &left));
 }
 
 /* ---- products ---- */
 typedef struct product {
-    int64_t m, n, k, more; /* more: how much wider the leading dimensions are */
+    /* more: number of elements by which the leading dimensions are wider */
+    int64_t m, n, k, more;
     float alpha, beta;
 } product;
 static const product products[] = {
@@ -455,7 +465,8 @@ static void test_products(void **state)
         }
 }
 
-/* Operands of 16 bits, each alone and together, in a result of either type; a result of 16 bits is rounded once. */
+/* Operands of 16 bits, each alone and together, with a result of each type. A result of 16 bits is
+ * rounded once. */
 static void test_narrow_products(void **state)
 {
     const rd_element type = rd_gpu_narrow(gpu);
@@ -501,7 +512,7 @@ static void test_narrow_products(void **state)
         }
 }
 
-/* Weights that are held: what products keep of them follows a change. */
+/* Held weights: the copies that products keep follow a change. */
 static void test_held(void **state)
 {
     enum { N = 24 };
@@ -573,7 +584,8 @@ static void naive_conv(const rd_gpu_conv *c, const float *x, const float *W, con
                     }
 }
 
-/* The sum, and what it was added to, may have been rounded to 16 bits. device: of that type. */
+/* Checks sums. The sum, and the number to which it was added, may have been rounded to 16 bits.
+ * device: an array of that type. */
 static void check_sums(const char *what, size_t c, int64_t n, const double *want,
                        const float *before, const void *device, rd_element type, bool rounds)
 {
@@ -592,7 +604,7 @@ static void check_sums(const char *what, size_t c, int64_t n, const double *want
     free(got);
 }
 
-/* Images of a type. */
+/* Convolutions of images of a type. */
 static void convs_of(rd_element type)
 {
     const bool rounds = type != RD_FLOAT32;
@@ -619,7 +631,7 @@ static void convs_of(rd_element type)
         float *x = numbers(nx, 1), *W = numbers(nw, 2), *dy = numbers(ny, 3), *old = numbers(nx, 4),
               *bad = malloc((size_t)(nx + ny) * sizeof *bad);
         for (int64_t i = 0; i < nx + ny; i++)
-            bad[i] = NAN; /* what is written and not added to is not read */
+            bad[i] = NAN; /* an array that is written and not added to is not read */
         conv_sums s = {calloc((size_t)ny, sizeof(double)), calloc((size_t)nx, sizeof(double)),
                        calloc((size_t)nw, sizeof(double))};
         void *d_x = on_device_as(x, nx, type), *d_dy = on_device_as(dy, ny, type),
@@ -662,7 +674,7 @@ static float at_rank(int64_t i, int rank)
     return (float)((i * 7 + rank * 3) % 64 - 32) / 64.0f;
 } /* exact on every wire */
 
-/* Some sums behind each other, and once more after a join. */
+/* Sums several times in a row, and once more after a join. */
 static void sum_as(rd_gpu_group *q, int rank, int size, rd_status *st)
 {
     static const int64_t counts[] = {1, 1000, 70001, 0, 16};
@@ -679,7 +691,7 @@ static void sum_as(rd_gpu_group *q, int rank, int size, rd_status *st)
         }
         rd_gpu_group_join(q, st);
         if (wire) rd_gpu_group_wait(q, 60.0, st);
-        if (st->code != RD_OK) break; /* whoever waits for the device hangs */
+        if (st->code != RD_OK) break; /* a wait for the device would hang */
         for (int k = 0; k < N; k++) {
             rd_gpu_down(gpu, h, x[k], (size_t)counts[k] * sizeof *h, st);
             for (int64_t i = 0; i < counts[k] && st->code == RD_OK; i++) {
@@ -703,7 +715,7 @@ static void sum_as(rd_gpu_group *q, int rank, int size, rd_status *st)
     free(h);
 }
 
-/* The time between two sums is of neither. */
+/* The time between two sums belongs to neither sum. */
 static void sum_with_gap(rd_gpu_group *q, rd_status *st)
 {
     const struct timespec gap = {.tv_nsec = 300000000};
@@ -760,7 +772,8 @@ typedef struct shared {
     rd_status result[4];
 } shared;
 
-/* lost: this rank ends before its sums; late: it stays away for ever. */
+/* Starts one process for each rank. lost: this rank ends before its sums. late: this rank never
+ * comes. */
 static void as_ranks(int size, int lost, int late, shared *s)
 {
     rd_status st = {0};
@@ -818,7 +831,7 @@ static void test_ranks(void **state)
     munmap(s, sizeof *s);
 }
 
-/* Nobody else comes. */
+/* A rank whose peers never come. */
 static void test_alone(void **state)
 {
     rd_status st = {0}, later = {0};

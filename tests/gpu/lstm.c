@@ -1,9 +1,12 @@
-/* lstm.c -- cuDNN's recurrent layers, called as gpu_rnn.c calls them, against torch.nn.LSTM (tests/golden/make_lstm.py): on a GPU the
- * library itself, in the emulated build its stand-in. Layouts, lengths, types, algorithms, initial and final states, the places of
- * weights. And what rd_lstm_layer makes of it when the library refuses or fails.
+/* lstm.c -- cuDNN's recurrent layers, called as gpu_rnn.c calls them, against torch.nn.LSTM
+ * (tests/golden/make_lstm.py).
  *
- * Tolerances, of 1 + the number: float32 2e-5, as in ops.c. 16 bits: inputs are exact; results, states and gates have 8 bits, and six
- * steps of them add up to a few 2^-8. */
+ * On a GPU the test calls the library, in the emulated build its replacement. It covers layouts,
+ * lengths, types, algorithms, initial and final states, and the places of weights. It also covers
+ * rd_lstm_layer if the library refuses or fails.
+ *
+ * Tolerances, relative to 1 + the number: float32 2e-5, as in ops.c. With 16 bits, inputs are
+ * exact. Results, states and gates have 8 bits, and six steps of them add up to a few 2^-8. */
 #include "../../runner/engine/gpu/dnn_rnn.h"
 #include "../../runner/engine/gpu/gpu_rnn.h"
 #include "test.h"
@@ -54,7 +57,7 @@ static float float_of_half(unsigned h)
     return h & 0x8000 ? -size : size;
 }
 
-/* Multiples of 1/64 below 2, which all types hold. */
+/* Multiples of 1/64 below 2, which all types represent exactly. */
 static unsigned half_of(float x)
 {
     for (unsigned h = 0; h < 0x4400; h++)
@@ -143,7 +146,7 @@ static const setting settings[] = {
      5e-3},
 };
 
-/* Row of sequence s at step t. */
+/* Returns the row of sequence s at step t. */
 static size_t row_at(const lstm_case *c, cudnnRNNDataLayout_t layout, int t, int s)
 {
     size_t row = 0;
@@ -228,7 +231,8 @@ static void one(const setting *s, int k)
     if (r == CUDNN_STATUS_SUCCESS)
         r = d->cudnnGetRNNTempSpaceSizes(d->handle, rnn, CUDNN_FWD_MODE_TRAINING, xd, &work_bytes,
                                          &reserve_bytes);
-    if (r != CUDNN_STATUS_SUCCESS) { /* a persistent algorithm for these sizes */
+    /* the library may have no persistent algorithm for these sizes */
+    if (r != CUDNN_STATUS_SUCCESS) {
         assert_true(s->algo != CUDNN_RNN_ALGO_STANDARD &&
                     CUDNN_STATUS_CATEGORY(r) == CUDNN_STATUS_NOT_SUPPORTED);
         assert_true(!emulated() || c->length[c->batch - 1] < c->steps);
@@ -320,7 +324,7 @@ static rd_code arena_zero(void *ctx, void *p, size_t bytes, rd_status *st)
     return rd_gpu_zero(gpu, p, bytes, st);
 }
 
-/* Forward and back of a small layer, with some call made to refuse or fail by `variable`. */
+/* Runs a small layer forward and back. `variable` makes the call `call` refuse or fail. */
 static void with(const char *variable, const char *call, rd_rnn_algo *algo, bool *refused,
                  rd_status *st)
 {
@@ -384,7 +388,7 @@ static void test_refused(void **state)
     }
 }
 
-/* Weights in an order that is not known: own kernels. */
+/* Weights in an unknown order: our own kernels compute the layer. */
 static void test_places(void **state)
 {
     rd_status st = {0};

@@ -1,4 +1,6 @@
-/* op_kinds.h -- how ops.c declares the inputs of each op and applies it; a case's sizes and numbers are what is said at each. */
+/* op_kinds.h -- how ops.c declares the inputs of each op and applies it.
+ *
+ * The comment above each function lists the sizes and numbers of its cases. */
 #ifndef RD_TESTS_GPU_OP_KINDS_H
 #define RD_TESTS_GPU_OP_KINDS_H
 
@@ -90,17 +92,19 @@ static void class_apply(trial *t)
 }
 
 /* ---- sequences ---- */
-/* size: sequences, longest, in, H, projection, extra, groups, residual; number: what dropout keeps of input and output. */
+/* size: sequences, longest, in, H, projection, extra, groups, residual. number: the fraction of
+ * input and output that dropout keeps. */
 enum { SEQUENCES, LONGEST, IN, UNITS, PROJECTION, EXTRA, GROUPS, RESIDUAL };
 
-static int64_t *offsets; /* of the packing being made */
+static int64_t *offsets; /* of the packing that is made now */
 
 static rd_packing packing(trial *t, int64_t n_seq, int64_t longest)
 {
     int64_t *off = step_memory(t, longest + 1, sizeof *off),
             *sample = step_memory(t, n_seq, sizeof *sample);
     for (int64_t i = 0; i < n_seq; i++) sample[i] = 1000 + 37 * i;
-    for (int64_t s = 0; s < longest; s++) { /* lengths fall from `longest` to 1 */
+    /* lengths fall from `longest` to 1 */
+    for (int64_t s = 0; s < longest; s++) {
         int64_t n = 0;
         for (int64_t i = 0; i < n_seq; i++) n += longest - (longest - 1) * i / n_seq > s;
         off[s + 1] = off[s] + n;
@@ -146,7 +150,7 @@ static void rnn_declare(trial *t)
     must(&st);
 }
 
-/* All rows of input i, none where the batch has none. */
+/* Returns all rows of input i, no rows if the batch has none. */
 static rd_var *packed_input(trial *t, int i, int64_t N)
 {
     rd_var *x = direct(t, i);
@@ -179,7 +183,8 @@ static decoder_inputs decoder_declared(trial *t, bool declare)
                   R = s[PROJECTION] ? s[PROJECTION] : s[UNITS];
     const bool additive = s[KIND] == RD_ATT_BAHDANAU || s[KIND] == RD_ATT_BAHDANAU_NORM,
                gained = s[KIND] == RD_ATT_BAHDANAU_NORM || s[KIND] == RD_ATT_LUONG_SCALED;
-    const int64_t A = additive ? R + 3 : R; /* luong multiplies keys with the query itself */
+    /* luong multiplies keys with the query itself */
+    const int64_t A = additive ? R + 3 : R;
     decoder_inputs d = {-1, -1, -1, -1, -1, -1, 0, 0};
     rd_status st = {0};
     int64_t S = 0;
@@ -260,7 +265,8 @@ static size4 image_size(const trial *t)
     return (size4){t->c->size[0], t->c->size[1], t->c->size[2], t->c->size[3]};
 }
 
-/* kh, kw, co, stride, padding (top, left, bottom, right as decimal digits), 1: bias, 2: relu, 4: and a max pool behind. */
+/* size: kh, kw, co, stride, padding (top, left, bottom, right as decimal digits), then flags: 1
+ * bias, 2 relu, 4 a max pool behind. */
 static void conv_declare(trial *t)
 {
     const int64_t *s = t->c->size;
@@ -288,7 +294,7 @@ static void conv_apply(trial *t)
     give(t, y);
 }
 
-/* group, 1: relu, 2: add. */
+/* size: group, then flags: 1 relu, 2 add. */
 static void norm_declare(trial *t)
 {
     rd_status st = {0};
@@ -319,7 +325,7 @@ static void two_images(trial *t)
     image(t, image_size(t));
 }
 
-/* kind, size, stride, padding. */
+/* size: kind, size, stride, padding. */
 static void pool_apply(trial *t)
 {
     const int64_t *s = t->c->size;
@@ -364,7 +370,8 @@ static void dropout_apply(trial *t)
                           input(t, 0)));
 }
 
-/* relu behind a dropout behind a convolution: what is rectified, and what may be masked already. */
+/* Applies relu behind a dropout behind a convolution, so relu meets numbers that may be masked
+ * already. */
 static void chain_apply(trial *t)
 {
     const rd_conv c = {.stride = 1, .relu = true};

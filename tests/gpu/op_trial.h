@@ -1,4 +1,5 @@
-/* op_trial.h -- one run of one case of ops.c: its inputs and results, as its way asks for them, and what it left on the host. */
+/* op_trial.h -- one run of one case of ops.c: its inputs and results, in the way of the run, and
+ * the numbers that it left on the host. */
 #ifndef RD_TESTS_GPU_OP_TRIAL_H
 #define RD_TESTS_GPU_OP_TRIAL_H
 
@@ -30,12 +31,13 @@ typedef struct op_case {
     const char *cell;
     double number[2];
     bool is_loss; /* backward starts at its result */
-    bool zeros;   /* the same elements are exactly zero */
-    bool narrow;  /* takes 16-bit elements */
-    bool wide;    /* the result is float32 all the same */
+    bool zeros;   /* the same elements are exactly zero on both sides */
+    bool narrow;  /* accepts 16-bit elements */
+    bool wide;    /* the result is always float32 */
 } op_case;
 
-typedef struct list { /* integers that an op left on the host */
+/* integers that an op left on the host */
+typedef struct list {
     const int32_t *at;
     int64_t n;
 } list;
@@ -45,16 +47,16 @@ struct trial {
     const op_case *c;
     way how;
     bool gpu;
-    int in[MOST_INPUTS], n_in; /* of the harness, in the order of declare */
+    int in[MOST_INPUTS], n_in; /* inputs of the harness, in the order of declare */
     rd_var *result[MOST_INPUTS];
     rd_param *state[2];
     rd_var *out[MOST_OUT], *loss;
     int n_out;
-    double sum[MOST_LISTS]; /* left on the host */
+    double sum[MOST_LISTS]; /* sums left on the host */
     int n_sums;
     list lists[MOST_LISTS];
     int n_lists;
-    /* What is compared. */
+    /* The numbers that are compared. */
     float *values, *grads;
     int64_t n_values;
     int32_t *integers;
@@ -73,7 +75,8 @@ static rd_var *stored_with(trial *t, rd_var *x, rd_var *bias, bool relu)
     if (x->n_dim == 4 && !x->param) {
         a.n_dim = 4;
         memcpy(a.dim, x->dim, sizeof a.dim);
-        x = rd_op_flatten(t->h.tape, x); /* out of the order that convolutions of a CPU have */
+        /* undoes the order that convolutions of a CPU use */
+        x = rd_op_flatten(t->h.tape, x);
     } else if (x->n_dim == 4) {
         a.n_dim = 4;
         memcpy(a.dim, x->dim, sizeof a.dim);
@@ -81,13 +84,13 @@ static rd_var *stored_with(trial *t, rd_var *x, rd_var *bias, bool relu)
     return rd_tape_apply(t->h.tape, &stored_op, &a, sizeof a, (rd_var *[]){x, bias}, 2, NULL, 1);
 }
 
-/* The result of an op between others, as a GPU stores it. */
+/* Returns the result of an op between others, as a GPU stores it. */
 static rd_var *stored(trial *t, rd_var *x)
 {
     return is_narrow(t) && !t->gpu ? stored_with(t, x, NULL, false) : x;
 }
 
-/* x with 16-bit elements. */
+/* Returns x with 16-bit elements. */
 static rd_var *narrowed(trial *t, rd_var *x)
 {
     return is_narrow(t) && t->gpu ? rd_op_cast(t->h.tape, x, narrow_type) : stored(t, x);
@@ -112,7 +115,7 @@ static void *step_memory(trial *t, int64_t n, size_t bytes)
     return p;
 }
 
-/* Some number below n, the same at every call. */
+/* Returns a number below n, the same in every call. */
 static int64_t pseudo(int64_t i, int64_t n, uint64_t seed)
 {
     uint32_t r[4];
@@ -139,7 +142,7 @@ static rd_var *direct(trial *t, int i)
     return h_var(&t->h, t->in[i]);
 }
 
-/* A matrix that is the result of an op, with room behind its rows. */
+/* Returns a matrix that is the result of an op, with extra capacity behind its rows. */
 static rd_var *rows_of(trial *t, int i)
 {
     rd_var *x = direct(t, i);
@@ -149,7 +152,7 @@ static rd_var *rows_of(trial *t, int i)
     return t->result[i];
 }
 
-/* Input i: the parameter itself, or a result. */
+/* Returns input i: the parameter itself, or a result. */
 static rd_var *input(trial *t, int i)
 {
     rd_var *x = direct(t, i);
@@ -159,7 +162,8 @@ static rd_var *input(trial *t, int i)
     }
     if (t->how != ON_RESULTS && t->how != TWICE) return x;
     if (x->n_dim != 4) return rows_of(t, i);
-    if (!t->result[i]) t->result[i] = rd_op_shortcut(t->h.tape, x, 1, x->cols); /* the same image */
+    /* the same image */
+    if (!t->result[i]) t->result[i] = rd_op_shortcut(t->h.tape, x, 1, x->cols);
     return t->result[i];
 }
 
@@ -167,8 +171,8 @@ static void give(trial *t, rd_var *y)
 {
     if (!t->c->wide) y = stored(t, y);
     y = rd_op_cast(t->h.tape, y, RD_FLOAT32);
-    if (y && y->n_dim == 4)
-        y = rd_op_flatten(t->h.tape, y); /* in the order of elements that both devices share */
+    /* in the order of elements that both devices share */
+    if (y && y->n_dim == 4) y = rd_op_flatten(t->h.tape, y);
     assert_true(t->n_out < MOST_OUT);
     t->out[t->n_out++] = y;
 }

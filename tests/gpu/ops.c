@@ -1,21 +1,35 @@
-/* ops.c -- every op on the CPU and on the GPU with the same parameters and inputs: results, every gradient, numbers that ops
- * leave on the host. Each case runs
- *   - on parameters; on results of other ops, where gradients are first written and not added; twice on the same ones, where
- *     they are added; without recording;
- *   - with mixed products, against float32 of the CPU;
- *   - ops on images and rows that take 16-bit elements: on such, once and twice, against the CPU with every stored number and gradient
- *     rounded to 16 bits at the same places (stored.h).
- * With RD_TEST_CUDNN_RNN=off or on, recurrent layers alone: by our kernels, or by cuDNN where it computes the same model; else the
- * rule of "auto" decides. An op or a cell of the registries that has no case is a failure. Without a GPU all is skipped, but with RD_REQUIRE_GPU=1.
+/* ops.c -- every op on the CPU and on the GPU with the same parameters and inputs: results, every
+ * gradient, numbers that ops leave on the host.
  *
- * Tolerance, of the largest number in an array. float32: both sides round each of K products and sums of a dot product, in
- * different orders; rounding errors add up like a random walk, sqrt(K) 2^-24 of the largest sum: 2e-6 at K = 1000, and a chain of
- * six time steps or two products after each other multiplies that by less than ten. Where terms cancel (the gradient of a scalar,
- * say), the error is of the size of the terms: no gradient counts as smaller than 1/100 of the case's largest. mixed: operands keep 8 bits (bfloat16), 2^-9
- * each; inputs are multiples of 1/64, which it holds, so that what a first op computes, and so the sign at a relu, is exact, and
- * the gradients of a chain are off by a few 2^-9. On 16-bit elements a number that both sides round may lie near the middle of two, and go
- * to either: twice what one rounding changes at most, 2^-8 (bfloat16) or 2^-11; applied twice, the GPU also rounds the first gradient, and
- * both where they are added: twice that. */
+ * Each case runs in these ways:
+ *   - on parameters; on results of other ops, where gradients are first written and not added;
+ *     twice on the same inputs, where gradients are added; without recording;
+ *   - with mixed products, against float32 of the CPU;
+ *   - for ops on images and rows that accept 16-bit elements: on such elements, once and twice,
+ *     against the CPU with every stored number and gradient rounded to 16 bits at the same places
+ *     (stored.h).
+ *
+ * RD_TEST_CUDNN_RNN=off or on tests recurrent layers alone: by our kernels, or by cuDNN if it
+ * computes the same model. Without the variable the rule of "auto" decides. An op or a cell of the
+ * registries that has no case is a failure. Without a GPU the test is skipped, unless
+ * RD_REQUIRE_GPU=1.
+ *
+ * Tolerances, relative to the largest number in an array:
+ *
+ * float32: both sides round each of the K products and sums of a dot product, in different orders.
+ * Rounding errors add up like a random walk: sqrt(K) 2^-24 of the largest sum, 2e-6 at K = 1000. A
+ * chain of six time steps, or two products after each other, multiplies this by less than ten. If
+ * terms cancel (for example in the gradient of a scalar), the error has the size of the terms. So
+ * no gradient counts as smaller than 1/100 of the case's largest.
+ *
+ * mixed: operands keep 8 bits (bfloat16), an error of 2^-9 each. Inputs are multiples of 1/64,
+ * which bfloat16 represents exactly. So the result of the first op is exact, and with it the sign
+ * at a relu. The gradients of a chain differ by a few 2^-9.
+ *
+ * 16-bit elements: a number that both sides round may be near the middle of two, and be rounded to
+ * either. The tolerance is twice the largest change by one rounding: 2^-8 (bfloat16) or 2^-11. If
+ * an op is applied twice, the GPU also rounds the first gradient, and both sides round the sum:
+ * twice that tolerance. */
 #include "gpu_here.h"
 #include "op_kinds.h"
 
@@ -246,10 +260,8 @@ static void compare(const trial *a, const char *what, int64_t n, const float *wa
                     const float *got, double least, double tolerance)
 {
     const double most = fmax(largest(n, want), least);
-    const bool zeros =
-        a->c->zeros &&
-        a->how !=
-            NARROW_TWICE; /* two that were rounded before they were added may cancel, or not quite */
+    /* two numbers that were rounded before the addition may cancel, or almost cancel */
+    const bool zeros = a->c->zeros && a->how != NARROW_TWICE;
     for (int64_t i = 0; i < n; i++)
         if (!(fabs((double)got[i] - (double)want[i]) <= tolerance * most) ||
             (zeros && (got[i] == 0.0f) != (want[i] == 0.0f)))
@@ -321,7 +333,8 @@ static void test_all_have_cases(void **state)
     }
 }
 
-/* An op that does not say it takes 16 bits never sees them; a variable of them is read as float32. */
+/* An op that does not declare 16-bit inputs never gets them; it reads a 16-bit variable as
+ * float32. */
 static void test_guard(void **state)
 {
     (void)state;

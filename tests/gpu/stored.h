@@ -1,4 +1,5 @@
-/* stored.h -- what a GPU stores as 16 bits, on the CPU: float32 whose numbers, and gradients, are rounded at the same places. */
+/* stored.h -- numbers that a GPU stores with 16 bits, on the CPU: float32 numbers and gradients,
+ * rounded at the same places. */
 #ifndef RD_TESTS_GPU_STORED_H
 #define RD_TESTS_GPU_STORED_H
 
@@ -6,14 +7,16 @@
 #include <math.h>
 #include <string.h>
 
-static rd_element narrow_type; /* of the GPU's mixed products */
+/* the 16-bit type of the GPU's mixed products */
+static rd_element narrow_type;
 
 static double roundoff(void)
 {
     return narrow_type == RD_BFLOAT16 ? 0x1p-8 : 0x1p-11;
 }
 
-/* The nearest number of the type, ties to even; none of these tests comes near its largest. */
+/* Returns the nearest number of the type, ties to even. No number in these tests comes near its
+ * largest. */
 static float rounded(float x)
 {
     const int digits = narrow_type == RD_BFLOAT16 ? 8 : 11,
@@ -31,7 +34,8 @@ typedef struct stored_attr {
     bool relu;
 } stored_attr;
 
-/* y = R(x); with a bias or relu, which a GPU adds to what it has stored: R(max(R(x) + b, 0)). In the shape of the attribute. */
+/* Computes y = R(x). A GPU adds a bias or relu to the stored number: R(max(R(x) + b, 0)). y has the
+ * shape of the attribute. */
 static rd_code stored_infer(rd_call *c, rd_status *st)
 {
     const stored_attr *a = c->attr;

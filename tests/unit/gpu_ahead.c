@@ -190,7 +190,7 @@ static void test_any_order(void **state)
 {
     (void)state;
     for (uint64_t seed = 0; seed < 400; seed++) {
-        open_device(seed, RD_AHEAD_ROOMS);
+        open_device(seed, RD_AHEAD_SLOTS);
         train(false, false);
         const rd_gpu_ahead_counts c = counts();
         assert_true(c.sent == BATCHES && c.taken == BATCHES && c.late == 0 && !c.is_short);
@@ -206,7 +206,7 @@ static void test_other_sizes(void **state)
 {
     (void)state;
     for (uint64_t seed = 0; seed < 400; seed++) {
-        open_device(seed, RD_AHEAD_ROOMS);
+        open_device(seed, RD_AHEAD_SLOTS);
         train(true, true);
         assert_true(counts().taken <= counts().sent && counts().taken > 0);
         close_device();
@@ -242,25 +242,25 @@ static void test_short(void **state)
 static void test_several(void **state)
 {
     rd_status st = {0};
-    int x[RD_AHEAD_ROOMS + 1][4], y[RD_AHEAD_ROOMS + 1][4] = {{0}};
+    int x[RD_AHEAD_SLOTS + 1][4], y[RD_AHEAD_SLOTS + 1][4] = {{0}};
     (void)state;
-    open_device(3, RD_AHEAD_ROOMS);
-    for (int i = 0; i <= RD_AHEAD_ROOMS; i++) {
+    open_device(3, RD_AHEAD_SLOTS);
+    for (int i = 0; i <= RD_AHEAD_SLOTS; i++) {
         for (int e = 0; e < 4; e++) x[i][e] = 10 * i + e;
         (void)rd_ahead_send(ahead, x[i], sizeof x[i], &st);
     }
-    assert_int_equal(counts().sent, RD_AHEAD_ROOMS);
+    assert_int_equal(counts().sent, RD_AHEAD_SLOTS);
     (void)rd_ahead_send(ahead, x[1], sizeof x[1], &st); /* in its own room */
-    assert_int_equal(counts().sent, RD_AHEAD_ROOMS + 1);
+    assert_int_equal(counts().sent, RD_AHEAD_SLOTS + 1);
     assert_false(rd_ahead_take(ahead, y[0], &x[0][1], sizeof(int), &st)); /* begins elsewhere */
     assert_false(rd_ahead_take(ahead, y[0], x[0], 5 * sizeof(int), &st)); /* is longer */
     assert_true(rd_ahead_take(ahead, y[0], x[0], 2 * sizeof(int), &st));
     assert_false(rd_ahead_take(ahead, y[0], x[0], 2 * sizeof(int), &st)); /* once */
-    for (int i = 1; i <= RD_AHEAD_ROOMS; i++)
-        assert_int_equal(rd_ahead_take(ahead, y[i], x[i], sizeof x[i], &st), i < RD_AHEAD_ROOMS);
+    for (int i = 1; i <= RD_AHEAD_SLOTS; i++)
+        assert_int_equal(rd_ahead_take(ahead, y[i], x[i], sizeof x[i], &st), i < RD_AHEAD_SLOTS);
     drain(&device);
     assert_true(y[0][1] == 1 && y[0][2] == 0);
-    assert_memory_equal(x + 1, y + 1, (RD_AHEAD_ROOMS - 1) * sizeof *x);
+    assert_memory_equal(x + 1, y + 1, (RD_AHEAD_SLOTS - 1) * sizeof *x);
     assert_int_equal(st.code, RD_OK);
     close_device();
 }
@@ -269,7 +269,7 @@ static void test_place(void **state)
 {
     int a, b;
     (void)state;
-    rd_ahead_room room[RD_AHEAD_ROOMS] = {{.bytes = 0}};
+    rd_ahead_slot room[RD_AHEAD_SLOTS] = {{.bytes = 0}};
     assert_int_equal(rd_ahead_place(room, 7), 0);
     room[1].bytes = 5;
     assert_int_equal(rd_ahead_place(room, 7), 1); /* grows */
@@ -286,7 +286,7 @@ static void test_place(void **state)
     assert_int_equal(rd_ahead_find(room, &a, 7), -1);
     assert_int_equal(rd_ahead_find(room, &b, 1), -1);
     assert_int_equal(rd_ahead_find(room, NULL, 0), -1);
-    for (int i = 0; i < RD_AHEAD_ROOMS; i++) room[i].host = &b;
+    for (int i = 0; i < RD_AHEAD_SLOTS; i++) room[i].host = &b;
     assert_int_equal(rd_ahead_place(room, 1), -1);
 }
 

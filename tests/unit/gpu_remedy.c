@@ -75,7 +75,7 @@ static void test_not_built_for(void **state)
     char out[RD_GPU_WHY_BYTES];
     (void)state;
     rd_gpu_not_built_for("sm_80, sm_90", "Tesla V100-SXM2-32GB", 7, 0, out);
-    assert_string_equal(out, "this program was built for sm_80, sm_90 and the card is sm_70 (Tesla "
+    assert_string_equal(out, "this program was built for sm_80, sm_90 and the GPU is sm_70 (Tesla "
                              "V100-SXM2-32GB): build it with `make CUDA=1 SM=70`");
     rd_gpu_not_built_for("sm_80, sm_90", NULL, 0, 0, out);
     has(out, "compute_cap");

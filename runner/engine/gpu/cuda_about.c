@@ -1,4 +1,4 @@
-/* cuda_about.c -- how many GPUs there are, and what a gpu says of itself. */
+/* cuda_about.c -- the number of GPUs, and the texts that describe a gpu. */
 #include "cuda_impl.h"
 #include "gpu_remedy.h"
 #include <stdlib.h>

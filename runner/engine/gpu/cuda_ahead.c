@@ -1,4 +1,4 @@
-/* cuda_ahead.c -- the streams and events of CUDA behind engine/gpu/gpu_ahead.c. */
+/* cuda_ahead.c -- the CUDA streams and events for engine/gpu/gpu_ahead.c. */
 #include "cuda_impl.h"
 
 static void *cuda_ahead_get(rd_gpu *g, size_t bytes)

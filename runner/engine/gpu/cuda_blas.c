@@ -1,21 +1,25 @@
-/* cuda_blas.c -- products by cuBLASLt. The library counts columns first, so C = A B in rows is C^T = B^T A^T there: the
+/* cuda_blas.c -- products by cuBLASLt.
+ *
+ * The library stores matrices by columns, so it computes C = A B in rows as C^T = B^T A^T. The
  * operands change places and nothing is transposed.
  *
- * How a shape is computed is asked once (the library's heuristic, no trial runs: these would choose differently from
- * run to run, and with the choice the order of the sums) and kept in a hash table. Split sums are allowed only by way
- * of the workspace, in a fixed order and in float32. */
+ * The driver asks the library's heuristic once for each shape, and keeps the answer in a hash
+ * table. There are no trial runs: their choice, and with it the order of the sums, would differ
+ * from run to run. Split sums are allowed only through the workspace, in a fixed order and in
+ * float32. */
 #include "cuda_impl.h"
 #include "cuda_convert.h"
 #include "cuda_library.h"
 #include "gpu_remedy.h"
 #include "rd/hash.h"
+#include <inttypes.h>
 #include <stdlib.h>
 
 #if __has_include(<cublasLt.h>)
 #include <cublasLt.h>
 #else
-#error \
-    "cublasLt.h is missing: CUDA=1 needs cuBLAS' headers (Debian's names: libcublas-dev-13-0, or the CUDA Toolkit as a whole)"
+#error "cublasLt.h is missing: CUDA=1 needs cuBLAS' headers "\
+    "(Debian's name: libcublas-dev-13-0; or the whole CUDA Toolkit)"
 #endif
 
 #define CALLS(X)                            \
@@ -49,16 +53,18 @@ static rd_library library = {
     .table = &lt};
 
 enum {
-    WORKSPACE = 32 << 20, /* what NVIDIA advises for Hopper */
-    MOST_SHAPES =
-        1 << 14, /* ragged batches bring ever new ones: when so many are kept, all are dropped */
-    MOST_BATCH = 1 << 15, /* products of one call: blockIdx.z ends at 65535 */
-    ALIGNED = 16          /* bytes: what the fast kernels want */
+    WORKSPACE = 32 << 20, /* the size that NVIDIA advises for Hopper */
+    /* number of plans kept; then all are dropped, because ragged batches always bring new shapes */
+    MOST_SHAPES = 1 << 14,
+    /* products of one call: blockIdx.z ends at 65535 */
+    MOST_BATCH = 1 << 15,
+    ALIGNED = 16 /* bytes; the fast kernels need this alignment */
 };
 
 typedef enum operand { FLOAT32, TF32, NARROW } operand;
 
-typedef struct cuda_blas_shape { /* compared by bytes: no gaps that are not zero */
+/* the key of a plan; keys are compared by bytes, so all padding is zero */
+typedef struct cuda_blas_shape {
     int64_t m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c;
     uint8_t ta, tb, type, align_a, align_b, align_c, narrow_c, pad;
 } cuda_blas_shape;
@@ -68,7 +74,7 @@ typedef struct plan {
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, c;
     cublasLtMatmulAlgo_t algo;
-    uint64_t id; /* of no other, also later at the same address */
+    uint64_t id; /* no other plan has it, also later at the same address */
     struct plan *next;
 } plan;
 
@@ -81,7 +87,8 @@ struct rd_gpu_blas {
     uint64_t last_id;
 };
 
-typedef struct matmul { /* a product as a task */
+/* a product as a task */
+typedef struct matmul {
     const plan *plan;
     uint64_t id;
     const void *A, *B;
@@ -93,7 +100,7 @@ static rd_code cuda_blas_result(rd_gpu *g, cublasStatus_t r, const char *call, c
                                 rd_status *st)
 {
     if (r == CUBLAS_STATUS_SUCCESS) return st->code;
-    /* A kernel that failed before shows here as "execution failed". */
+    /* A failure of an earlier kernel appears here as "execution failed". */
     if (r == CUBLAS_STATUS_EXECUTION_FAILED && RD_CUDA_OK(g, cudaPeekAtLastError(), st) != RD_OK)
         return st->code;
     const rd_code code = r == CUBLAS_STATUS_INVALID_VALUE ? RD_EBUG : RD_EENV;
@@ -221,11 +228,10 @@ static rd_code cuda_blas_choose(rd_gpu *g, plan *p, rd_status *st)
         return st->code;
     }
     rd_fail(st, RD_EENV,
-            "cuBLAS has no way to compute a product of %lldx%lldx%lld (%lld of them, leading "
-            "dimensions %lld, %lld, "
-            "%lld) on %s; another version of the library may",
-            (long long)s->m, (long long)s->k, (long long)s->n, (long long)s->batch,
-            (long long)s->lda, (long long)s->ldb, (long long)s->ldc, g->info.name);
+            "cuBLAS has no way to compute a product of %" PRId64 "x%" PRId64 "x%" PRId64
+            " (%" PRId64 " of them, leading dimensions %" PRId64 ", %" PRId64 ", %" PRId64
+            ") on %s; another version of the library may",
+            s->m, s->k, s->n, s->batch, s->lda, s->ldb, s->ldc, g->info.name);
 done:
     return st->code;
 }
@@ -269,7 +275,7 @@ static rd_code cuda_blas_plan_for(rd_gpu *g, const cuda_blas_shape *s, plan **ou
         if (!b->bucket) return rd_fail(st, RD_EENV, "out of memory for products' plans");
     }
     if (b->n_plans == MOST_SHAPES) {
-        RD_TRY(rd_gpu_flush(g, st)); /* what is written down names them */
+        RD_TRY(rd_gpu_flush(g, st)); /* recorded tasks name these plans */
         cuda_blas_drop_plans(b);
     }
     plan **at = &b->bucket[cuda_blas_hash_of(s) % (uint64_t)b->n_buckets];
@@ -287,8 +293,9 @@ done:
     return st->code;
 }
 
-/* The largest power of two up to 16 that divides the place and the distances between rows and matrices, in bytes. The
- * library's preference is 256 when nothing is said, which a row of a larger matrix need not keep. */
+/* Returns the largest power of two up to 16 that divides the address and the distances between rows
+ * and between matrices, in bytes. Without this value the library assumes 256, which a row of a
+ * larger matrix may not have. */
 static uint8_t cuda_blas_alignment(const void *p, int64_t ld, int64_t batch, int64_t stride,
                                    size_t size)
 {
@@ -303,10 +310,12 @@ typedef struct cuda_blas_side {
     const void *x;
     rd_element type;
     int64_t rows, cols, ld, stride;
-    const void *use; /* what the product reads, with the strides above changed to its own */
+    /* the array that the product reads; the strides above then belong to this array */
+    const void *use;
 } cuda_blas_side;
 
-/* What has 16 bits is read as it is. Weights that are held are there already, unless their rows do not begin where the fast kernels want them. */
+/* Prepares 16-bit operands. An operand that has 16 bits is read directly. Held weights already have
+ * a 16-bit copy; it is used unless its rows do not begin at the alignment of the fast kernels. */
 static rd_code narrow_sides(rd_gpu *g, int64_t batch, cuda_blas_side *of, rd_status *st)
 {
     rd_narrow_job job[2];
@@ -322,8 +331,8 @@ static rd_code narrow_sides(rd_gpu *g, int64_t batch, cuda_blas_side *of, rd_sta
         }
         const int64_t ld = (of[i].cols + 7) / 8 * 8,
                       copies = batch > 1 && of[i].stride != 0 ? batch : 1;
-        RD_TRY(rd_gpu_room_get(g, &g->narrow[i],
-                               (size_t)(copies * of[i].rows * ld) * sizeof(uint16_t), st));
+        RD_TRY(rd_gpu_scratch_get(g, &g->narrow[i],
+                                  (size_t)(copies * of[i].rows * ld) * sizeof(uint16_t), st));
         job[n++] = (rd_narrow_job){.x = of[i].x,
                                    .y = g->narrow[i].p,
                                    .batch = copies,
@@ -401,13 +410,13 @@ done:
     return st->code;
 }
 
-/* i elements behind x. */
-static const void *behind(const void *x, rd_element type, int64_t i)
+/* Returns the address i elements behind x. */
+static const void *element_at(const void *x, rd_element type, int64_t i)
 {
     return (const char *)x + i * (int64_t)rd_element_bytes(type);
 }
 
-/* C = beta C of 16 bits. */
+/* Computes C = beta C for a 16-bit C. */
 static rd_code scale_narrow(rd_gpu *g, const rd_product *p, rd_status *st)
 {
     if (p->beta == 1.0f) return st->code;
@@ -436,8 +445,8 @@ rd_code rd_gpu_multiply(rd_gpu *g, const rd_product *p, bool narrow, rd_status *
     rd_product part = *p;
     for (int64_t done = 0; done < p->batch; done += part.batch) {
         part.batch = p->batch - done < MOST_BATCH ? p->batch - done : MOST_BATCH;
-        part.A = behind(p->A, p->type_a, done * p->stride_a);
-        part.B = behind(p->B, p->type_b, done * p->stride_b);
+        part.A = element_at(p->A, p->type_a, done * p->stride_a);
+        part.B = element_at(p->B, p->type_b, done * p->stride_b);
         part.C = (char *)p->C + done * p->stride_c * (int64_t)rd_element_bytes(p->type_c);
         RD_TRY(cuda_blas_multiply(g, &part, narrow ? NARROW : tf32 ? TF32 : FLOAT32, st));
     }

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #ifdef __CUDA_ARCH_LIST__
-/* nvcc's list is "800,900"; the Makefile adds PTX of the last, which newer cards take. */
+/* nvcc's list is "800,900". The Makefile adds PTX of the last one, which newer GPUs can use. */
 extern "C" const char *rd_convert_built_for(void)
 {
     static char text[128];

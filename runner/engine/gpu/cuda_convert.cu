@@ -1,10 +1,13 @@
-/* cuda_convert.cu -- see cuda_convert.h. All of these move memory and little else: 16 bytes a thread and access where the strides
- * let them. */
+/* cuda_convert.cu -- see cuda_convert.h.
+ *
+ * All these kernels mostly move memory. A thread moves 16 bytes with each access if the strides
+ * allow it. */
 #include "cuda_convert.h"
 #include "element_device.h"
 #include <stdio.h>
 
-/* i / by and i % by; the 64-bit division, several times slower, only where the numbers need it. */
+/* Computes i / by and i % by. The 64-bit division is several times slower, so it is used only for
+ * large numbers. */
 static __device__ inline void split(int64_t i, int64_t by, int64_t *quotient, int64_t *rest)
 {
     if (((uint64_t)i | (uint64_t)by) >> 32) {
@@ -27,7 +30,7 @@ template <int from> static __device__ inline float cuda_convert_widen(unsigned h
     return from == RD_NARROW_BF16 ? rd_float_of_bf16(h) : rd_float_of_f16(h);
 }
 
-/* Eight elements of a row a turn. first: turns of job a. */
+/* Converts eight elements of a row in each turn. first: number of turns of job a. */
 template <int to>
 static __global__ void narrow_rows(rd_narrow_job a, rd_narrow_job b, int64_t first, int64_t n)
 {
@@ -67,7 +70,7 @@ extern "C" rd_code rd_convert_narrow(rd_gpu *g, rd_narrow to, const rd_narrow_jo
         const bool dense = j[i].ld_x == j[i].cols && j[i].ld_y == j[i].cols &&
                            (j[i].batch == 1 || (j[i].stride_x == j[i].rows * j[i].cols &&
                                                 j[i].stride_y == j[i].stride_x));
-        if (dense) { /* one long row */
+        if (dense) { /* the job is one long row */
             j[i].cols *= j[i].rows * j[i].batch;
             j[i].rows = j[i].batch = 1;
         }
@@ -148,11 +151,11 @@ extern "C" rd_code rd_convert_scale(rd_gpu *g, int64_t batch, int64_t rows, int6
 
 /* ---- filters ---- */
 
-/* Tiles of 32 x 32 through shared memory, so that both sides are read and written along their rows; a column more, so
- * that the 32 threads of a warp meet 32 banks. */
+/* Tiles of 32 x 32 in shared memory, so both sides are read and written along their rows. One extra
+ * column spreads the 32 threads of a warp over 32 banks. */
 enum { TILE = 32, LINES = 8 };
 
-/* y[c stride_y + r] (+)= x[r stride_x + c] of a matrix of rows x cols. */
+/* Computes y[c stride_y + r] (+)= x[r stride_x + c] for a matrix of rows x cols. */
 template <bool add, typename From, typename To>
 static __device__ inline void transpose_tile(const From *x, int64_t stride_x, To *y,
                                              int64_t stride_y, int64_t rows, int64_t cols)
@@ -212,7 +215,7 @@ extern "C" rd_code rd_convert_filters_add(rd_gpu *g, int64_t taps, int64_t ci, i
 
 /* ---- borders ---- */
 
-/* V elements a turn, b.c counts vectors. One of the wide image a turn. */
+/* V elements in each turn; b.c counts vectors. Each turn writes one vector of the wide image. */
 template <int V, typename T>
 static __global__ void pad_images(rd_borders b, int64_t n, const T *x, T *out)
 {
@@ -230,7 +233,7 @@ static __global__ void pad_images(rd_borders b, int64_t n, const T *x, T *out)
     }
 }
 
-/* One of the narrow image a turn. */
+/* Each turn writes one vector of the narrow image. */
 template <int V, typename T>
 static __global__ void crop_images(rd_borders b, int64_t n, const T *x, bool add, T *y)
 {
@@ -250,7 +253,7 @@ static __global__ void crop_images(rd_borders b, int64_t n, const T *x, bool add
     }
 }
 
-/* 16 bytes at a time, where rows of channels let them. */
+/* Returns whether rows of channels can be moved 16 bytes at a time. */
 template <typename T> static bool in_vectors(const rd_borders *b, const void *x, const void *y)
 {
     return b->c % (int64_t)(16 / sizeof(T)) == 0 && (uintptr_t)x % 16 == 0 &&

@@ -1,4 +1,4 @@
-/* cuda_device.c -- one GPU: made and freed, and the time between its marks. */
+/* cuda_device.c -- creates and frees one GPU, and measures the time between its marks. */
 #include "cuda_impl.h"
 #include "cuda_convert.h"
 #include "gpu_rnn.h"
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* "mixed (bfloat16)" */
+/* Returns the text "mixed (bfloat16)". */
 static const char *precision(const rd_gpu *g)
 {
     if (g->options.mixed) return rd_gpu_is_bfloat16(g) ? "mixed (bfloat16)" : "mixed (float16)";
@@ -34,11 +34,12 @@ rd_code rd_gpu_new(int index, const rd_gpu_options *o, rd_gpu **out, rd_status *
         goto done;
     }
     rd_gpu_rnn_begin();
-    if (o->shared) (void)rd_environment_default(RD_VAR_NCCL_SHARED_GPU); /* before NCCL is loaded */
+    /* NCCL reads it when it is loaded */
+    if (o->shared) (void)rd_environment_default(RD_VAR_NCCL_SHARED_GPU);
     RD_TRY(rd_gpu_query(index, &g->info, st));
     TRY_CUDA(g, cudaSetDevice(index));
-    TRY_CUDA(g,
-             cudaStreamCreateWithFlags(&g->stream, cudaStreamNonBlocking)); /* makes the context */
+    /* creates the context */
+    TRY_CUDA(g, cudaStreamCreateWithFlags(&g->stream, cudaStreamNonBlocking));
     g->current = g->stream;
     RD_TRY(rd_cuda_result(g, (cudaError_t)rd_convert_probe(), "cudaFuncGetAttributes", RD_HERE,
                           st));
@@ -46,7 +47,7 @@ rd_code rd_gpu_new(int index, const rd_gpu_options *o, rd_gpu **out, rd_status *
     RD_TRY(rd_gpu_ahead_new(g, st));
     for (int i = 0; i < MARKS; i++) TRY_CUDA(g, cudaEventCreate(&g->mark[i]));
     if (o->graphs && !g->sync) RD_TRY(rd_graphs_new(g, &rd_cuda_graph_maker, &g->graphs, st));
-    RD_TRY(rd_cuda_query(index, true, &g->info, st)); /* again: what is free now */
+    RD_TRY(rd_cuda_query(index, true, &g->info, st)); /* again, for the memory that is free now */
     snprintf(g->text, sizeof g->text, "%s (GPU %d, sm_%d%d, %.1f GiB), %s, %s%s", g->info.name,
              index, g->info.major, g->info.minor, (double)g->info.memory / 1073741824.0,
              rd_gpu_libraries(), precision(g), g->sync ? ", each kernel waited for" : "");
@@ -61,7 +62,7 @@ done:
 void rd_gpu_free(rd_gpu *g)
 {
     if (!g) return;
-    if (g->lost) return; /* the driver takes it all back when the process ends */
+    if (g->lost) return; /* the driver frees everything when the process ends */
     if (g->stream) (void)cudaStreamSynchronize(g->stream);
     rd_graphs_free(g->graphs);
     g->graphs = NULL;

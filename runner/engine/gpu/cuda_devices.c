@@ -1,4 +1,5 @@
-/* cuda_devices.c -- what is known of a GPU before it is taken, and which libraries there are. */
+/* cuda_devices.c -- the description of a GPU before it is opened, and the versions of the
+ * libraries. */
 #include "cuda_impl.h"
 #include "gpu_rnn.h"
 #include "gpu_remedy.h"
@@ -6,14 +7,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Versions as CUDA counts them: 13020 is 13.2. */
+/* Writes a version as CUDA counts them: 13020 is 13.2. */
 static void cuda_devices_version_text(int v, char out[16])
 {
     snprintf(out, 16, "%d.%d", v / 1000, v % 1000 / 10);
 }
 
-/* ---- NVML: free memory of a card that this process has not taken. The driver brings the library; its few functions
- * that are used here are declared by hand, for its header is not part of every CUDA Toolkit ---- */
+/* ---- NVML: the free memory of a GPU that this process has not opened ----
+ *
+ * The driver brings the library. The few functions used here are declared by hand, because not
+ * every CUDA Toolkit contains the header. */
 
 typedef struct nvml_memory {
     unsigned long long total, free, used;
@@ -23,7 +26,7 @@ static bool nvml_free(const char *uuid, uint64_t *bytes)
 {
     int (*init)(void), (*by_uuid)(const char *, void **), (*memory)(void *, nvml_memory *),
         (*end)(void);
-    void *h = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL), *card = NULL;
+    void *h = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL), *device = NULL;
     if (!h) return false;
     void *f[] = {dlsym(h, "nvmlInit_v2"), dlsym(h, "nvmlDeviceGetHandleByUUID"),
                  dlsym(h, "nvmlDeviceGetMemoryInfo"), dlsym(h, "nvmlShutdown")};
@@ -36,7 +39,7 @@ static bool nvml_free(const char *uuid, uint64_t *bytes)
         nvml_memory m = {0};
         ok = init() == 0;
         if (ok) {
-            ok = by_uuid(uuid, &card) == 0 && memory(card, &m) == 0;
+            ok = by_uuid(uuid, &device) == 0 && memory(device, &m) == 0;
             (void)end();
         }
         *bytes = m.free;
@@ -61,12 +64,9 @@ rd_code rd_cuda_query(int index, bool has_context, rd_gpu_info *out, rd_status *
     out->n_sm = p.multiProcessorCount;
     out->memory = p.totalGlobalMem;
     size_t left = 0, total = 0;
-    if (has_context && cudaMemGetInfo(&left, &total) == cudaSuccess)
-        out->free_memory = left;
-    else if (
-        !nvml_free(
-            out->uuid,
-            &out->free_memory)) /* cudaMemGetInfo would make a context there, of some hundred MiB */
+    if (has_context && cudaMemGetInfo(&left, &total) == cudaSuccess) out->free_memory = left;
+    /* cudaMemGetInfo would create a context of some hundred MiB on that GPU */
+    else if (!nvml_free(out->uuid, &out->free_memory))
         out->free_memory = 0;
 done:
     return st->code;

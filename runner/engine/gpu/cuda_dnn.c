@@ -1,20 +1,28 @@
-/* cuda_dnn.c -- cuDNN: the library and its handle, and convolutions by version 9's graph interface, one operation a graph.
+/* cuda_dnn.c -- cuDNN: the library, its handle, and convolutions.
  *
- * Images are NHWC on both sides and of one type: float32, where products round to TF32 if the options allow it or are mixed
- * (before compute capability 8.0 there is no TF32, and they are float32), or the GPU's 16-bit type, which cuDNN then wants
- * for filters and their gradients, too; it sums in float32 all the same. Filters are turned into cuDNN's order and type by a
- * kernel, and gradients of filters back, added in float32. A border that differs between top
- * and bottom or left and right is written out before and cut off after: for such cuDNN has few and slow engines. A
- * kernel of one pixel that leaves none out is a plain product of cuBLAS.
+ * Convolutions use the graph interface of version 9, with one operation in each graph.
  *
- * The engine is the first of the library's own ranking that gives the same bytes in every run and sums in float32.
- * Nothing is timed: what wins a race differs from run to run, and with it the sums. Each shape is asked for once. */
+ * Images are NHWC on both sides and have one type. The type is float32 or the GPU's 16-bit type.
+ * With float32, products round to TF32 if the options allow TF32 or are mixed. Before compute
+ * capability 8.0 there is no TF32, and products are float32. With the 16-bit type, cuDNN needs
+ * filters and their gradients in this type, too; it still sums in float32. A kernel converts
+ * filters into cuDNN's order and type. Another kernel converts gradients of filters back and adds
+ * them in float32.
+ *
+ * A border may differ between top and bottom, or left and right. For such borders cuDNN has few and
+ * slow engines. Then a kernel writes the border out before, and cuts it off after. A 1x1
+ * convolution with stride 1 is a plain product of cuBLAS.
+ *
+ * The engine is the first one in the library's own ranking that gives the same bytes in every run
+ * and sums in float32. Nothing is timed: the winner of a race differs from run to run, and so do
+ * the sums. The library is asked once for each shape. */
 #include "cuda_impl.h"
 #include "cuda_convert.h"
 #include "cuda_library.h"
 #include "gpu_remedy.h"
 #include "dnn_rnn.h"
 #include "gpu_rnn.h"
+#include <inttypes.h>
 #include <stdlib.h>
 
 #define CALLS(X)                     \
@@ -43,52 +51,57 @@ static rd_library library = {.title = "cuDNN",
                              .n_symbol = sizeof symbols / sizeof *symbols,
                              .table = &dnn};
 
-typedef cudnnBackendDescriptor_t dnn_part;
+typedef cudnnBackendDescriptor_t descriptor;
 typedef enum kind { FORWARD, DATA, WEIGHTS } kind;
 
 enum {
-    MOST_ENGINES = 64, /* of a ranking; those without tensor cores may come last */
-    MOST_PARTS = 8,    /* of one plan: three tensors, geometry, operation, graph, engine, plan */
-    MOST_PLANS =
-        1 << 10, /* last batches bring new shapes: when so many are kept, all are dropped */
+    /* engines of a ranking; those without tensor cores may come last */
+    MOST_ENGINES = 64,
+    /* parts of one plan: three tensors, geometry, operation, graph, engine, plan */
+    MOST_DESCRIPTORS = 8,
+    /* number of plans kept; then all are dropped, because last batches bring new shapes */
+    MOST_PLANS = 1 << 10,
     UID_X = 'x',
     UID_W = 'w',
     UID_Y = 'y'
 };
 static const int64_t most_workspace = (int64_t)1 << 30;
 
-typedef struct key { /* compared by bytes */
+/* the key of a plan; keys are compared by bytes */
+typedef struct key {
     int64_t n, h, w, ci, co, kh, kw, oh, ow, stride, top, left, align, kind, type;
 } key;
 
 typedef struct plan {
     key key;
-    dnn_part made[MOST_PARTS]; /* owned, destroyed last to first */
+    descriptor made[MOST_DESCRIPTORS]; /* owned, destroyed last to first */
     int n_made;
-    dnn_part run;
+    descriptor run;
     int64_t workspace;
-    uint64_t id; /* of no other, also later at the same address */
+    uint64_t id; /* no other plan has it, also later at the same address */
     struct plan *next;
 } plan;
 
 struct rd_gpu_dnn {
     cudnnHandle_t handle;
-    dnn_part
-        card; /* of one that is not here, for plans that are never run (tests/gpu/dnn_plans.c); NULL: the handle's */
+    /* a GPU that is not present, for plans that never run (tests/gpu/dnn_plans.c); NULL: the
+     * handle's GPU */
+    descriptor device;
     rd_dnn_rnn rnn;
     plan *first;
     int n_plans;
     uint64_t last_id;
 };
 
-typedef struct convolution { /* as a task */
+/* a convolution as a task */
+typedef struct convolution {
     const plan *plan;
     uint64_t id;
     const void *data[3]; /* x, w, y */
     void *workspace;
 } convolution;
 
-/* A failure of a call that cannot fail because of the shape. */
+/* Reports a failure of a call that does not depend on the shape. */
 rd_code rd_gpu_dnn_result(rd_gpu *g, cudnnStatus_t r, const char *call, const char *where,
                           rd_status *st)
 {
@@ -131,7 +144,7 @@ done:
     return st->code;
 }
 
-/* ---- what gpu_rnn.c is lent ---- */
+/* ---- for gpu_rnn.c ---- */
 
 rd_code rd_gpu_dnn_rnn(rd_gpu *g, const rd_dnn_rnn **out, rd_status *st)
 {
@@ -165,7 +178,7 @@ const rd_gpu_options *rd_gpu_options_of(const rd_gpu *g)
     return &g->options;
 }
 
-static void parts_free(plan *p)
+static void descriptors_free(plan *p)
 {
     while (p->n_made > 0) (void)dnn.cudnnBackendDestroyDescriptor(p->made[--p->n_made]);
 }
@@ -175,7 +188,7 @@ static void cuda_dnn_drop_plans(rd_gpu_dnn *d)
     while (d->first) {
         plan *p = d->first;
         d->first = p->next;
-        parts_free(p);
+        descriptors_free(p);
         free(p);
     }
     d->n_plans = 0;
@@ -192,8 +205,8 @@ void rd_gpu_dnn_free(rd_gpu *g)
 
 /* ---- graphs ---- */
 
-static rd_code part_new(rd_gpu *g, plan *p, cudnnBackendDescriptorType_t type, dnn_part *out,
-                        rd_status *st)
+static rd_code descriptor_new(rd_gpu *g, plan *p, cudnnBackendDescriptorType_t type,
+                              descriptor *out, rd_status *st)
 {
     TRY_DNN(cudnnBackendCreateDescriptor(type, out));
     p->made[p->n_made++] = *out;
@@ -211,13 +224,14 @@ static cudnnDataType_t cuda_dnn_type_of(int64_t element)
                                     : CUDNN_DATA_HALF;
 }
 
-/* NHWC: as cuDNN counts dimensions, (n, c, h, w) with c innermost. */
+/* Makes a tensor descriptor. NHWC: cuDNN counts dimensions as (n, c, h, w), with c innermost in
+ * memory. */
 static rd_code tensor(rd_gpu *g, plan *p, int64_t uid, int64_t n, int64_t c, int64_t h, int64_t w,
-                      dnn_part *out, rd_status *st)
+                      descriptor *out, rd_status *st)
 {
     const int64_t dim[] = {n, c, h, w}, stride[] = {h * w * c, 1, w * c, c}, align = p->key.align;
     const cudnnDataType_t type = cuda_dnn_type_of(p->key.type);
-    RD_TRY(part_new(g, p, CUDNN_BACKEND_TENSOR_DESCRIPTOR, out, st));
+    RD_TRY(descriptor_new(g, p, CUDNN_BACKEND_TENSOR_DESCRIPTOR, out, st));
     TRY_SET(*out, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &uid);
     TRY_SET(*out, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
     TRY_SET(*out, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &align);
@@ -228,14 +242,14 @@ done:
     return st->code;
 }
 
-static rd_code geometry(rd_gpu *g, plan *p, dnn_part *out, rd_status *st)
+static rd_code geometry(rd_gpu *g, plan *p, descriptor *out, rd_status *st)
 {
     const key *k = &p->key;
     const int64_t dims = 2, pad[] = {k->top, k->left}, stride[] = {k->stride, k->stride},
                   dilation[] = {1, 1};
     const cudnnDataType_t type = CUDNN_DATA_FLOAT;
     const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
-    RD_TRY(part_new(g, p, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, out, st));
+    RD_TRY(descriptor_new(g, p, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, out, st));
     TRY_SET(*out, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &dims);
     TRY_SET(*out, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
     TRY_SET(*out, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
@@ -248,7 +262,7 @@ done:
     return st->code;
 }
 
-/* The names of one operation's attributes. */
+/* The names of the attributes of one operation. */
 static const struct names {
     cudnnBackendDescriptorType_t type;
     cudnnBackendAttributeName_t x, w, y, geometry, alpha, beta;
@@ -276,17 +290,17 @@ static const struct names {
                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
 };
 
-static rd_code graph_new(rd_gpu *g, plan *p, dnn_part *out, rd_status *st)
+static rd_code graph_new(rd_gpu *g, plan *p, descriptor *out, rd_status *st)
 {
     const key *k = &p->key;
     const struct names *a = &names[k->kind];
     const float one = 1.0f, zero = 0.0f;
-    dnn_part x, w, y, how, op;
+    descriptor x, w, y, how, op;
     RD_TRY(tensor(g, p, UID_X, k->n, k->ci, k->h, k->w, &x, st));
     RD_TRY(tensor(g, p, UID_W, k->co, k->ci, k->kh, k->kw, &w, st));
     RD_TRY(tensor(g, p, UID_Y, k->n, k->co, k->oh, k->ow, &y, st));
     RD_TRY(geometry(g, p, &how, st));
-    RD_TRY(part_new(g, p, a->type, &op, st));
+    RD_TRY(descriptor_new(g, p, a->type, &op, st));
     TRY_SET(op, a->x, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &x);
     TRY_SET(op, a->w, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &w);
     TRY_SET(op, a->y, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &y);
@@ -294,9 +308,9 @@ static rd_code graph_new(rd_gpu *g, plan *p, dnn_part *out, rd_status *st)
     TRY_SET(op, a->alpha, CUDNN_TYPE_FLOAT, 1, &one);
     TRY_SET(op, a->beta, CUDNN_TYPE_FLOAT, 1, &zero);
     TRY_DNN(cudnnBackendFinalize(op));
-    RD_TRY(part_new(g, p, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, out, st));
+    RD_TRY(descriptor_new(g, p, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, out, st));
     TRY_SET(*out, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &op);
-    if (!g->dnn->card)
+    if (!g->dnn->device)
         TRY_SET(*out, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &g->dnn->handle);
     TRY_DNN(cudnnBackendFinalize(*out));
 done:
@@ -305,7 +319,8 @@ done:
 
 /* ---- engines ---- */
 
-/* The same bytes in every run, and the accuracy of float32's sums; tensor cores where operands may be rounded for them. */
+/* Returns whether an engine gives the same bytes in every run, and sums as exactly as float32.
+ * Tensor cores are allowed if operands may be rounded for them. */
 static bool exact_enough(const cudnnBackendNumericalNote_t *note, int64_t n, bool tensor_cores)
 {
     for (int64_t i = 0; i < n; i++) switch ((int)note[i]) {
@@ -323,23 +338,23 @@ static bool exact_enough(const cudnnBackendNumericalNote_t *note, int64_t n, boo
     return true;
 }
 
-/* Which card the plan is for. */
-static cudnnStatus_t cuda_dnn_place(const rd_gpu_dnn *d, dnn_part run)
+/* Sets the GPU of a plan. */
+static cudnnStatus_t cuda_dnn_place(const rd_gpu_dnn *d, descriptor run)
 {
-    if (d->card)
+    if (d->device)
         return dnn.cudnnBackendSetAttribute(run, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP,
-                                            CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &d->card);
+                                            CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &d->device);
     return dnn.cudnnBackendSetAttribute(run, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,
                                         &d->handle);
 }
 
-/* Makes p->run of one engine; false: not with this one. */
-static bool plan_of(rd_gpu *g, plan *p, dnn_part config, bool tensor_cores)
+/* Makes p->run from one engine. False: the engine cannot do it. */
+static bool plan_of(rd_gpu *g, plan *p, descriptor config, bool tensor_cores)
 {
     enum { MOST_NOTES = 32 };
     cudnnBackendNumericalNote_t note[MOST_NOTES];
     int64_t n = 0, one = 0;
-    dnn_part engine, run;
+    descriptor engine, run;
     if (dnn.cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine)) return false;
     const bool known =
         !dnn.cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
@@ -364,19 +379,20 @@ static bool plan_of(rd_gpu *g, plan *p, dnn_part config, bool tensor_cores)
     return true;
 }
 
-/* The first acceptable engine of one of the library's rankings; p->run stays NULL when there is none. */
-static rd_code cuda_dnn_choose(rd_gpu *g, plan *p, dnn_part graph, cudnnBackendHeurMode_t mode,
+/* Makes a plan from the first acceptable engine in one of the library's rankings. p->run stays NULL
+ * if there is none. */
+static rd_code cuda_dnn_choose(rd_gpu *g, plan *p, descriptor graph, cudnnBackendHeurMode_t mode,
                                bool tensor_cores, rd_status *st)
 {
-    dnn_part ranking = NULL, config[MOST_ENGINES] = {NULL};
+    descriptor ranking = NULL, config[MOST_ENGINES] = {NULL};
     int64_t n = 0, used = -1;
     TRY_DNN(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &ranking));
     TRY_SET(ranking, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
             &graph);
     TRY_SET(ranking, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-    if (g->dnn->card)
+    if (g->dnn->device)
         TRY_SET(ranking, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-                &g->dnn->card);
+                &g->dnn->device);
     for (int i = 0; i < MOST_ENGINES; i++)
         TRY_DNN(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &config[i]));
     if (dnn.cudnnBackendFinalize(ranking) == CUDNN_STATUS_SUCCESS &&
@@ -385,7 +401,7 @@ static rd_code cuda_dnn_choose(rd_gpu *g, plan *p, dnn_part graph, cudnnBackendH
                                      config) == CUDNN_STATUS_SUCCESS)
         for (int64_t i = 0; i < n && i < MOST_ENGINES && used < 0; i++)
             if (plan_of(g, p, config[i], tensor_cores)) used = i;
-    if (used >= 0) { /* the plan may look at it later */
+    if (used >= 0) { /* the plan may read it later */
         p->made[p->n_made++] = config[used];
         p->made[p->n_made++] = p->run;
         config[used] = NULL;
@@ -405,7 +421,7 @@ static rd_code cuda_dnn_plan_new(rd_gpu *g, const key *k, plan **out, rd_status 
         [RD_FLOAT32] = "float32", [RD_BFLOAT16] = "bfloat16", [RD_FLOAT16] = "float16"};
     const bool tensor_cores = k->type != RD_FLOAT32 ||
                               ((g->options.tf32 || g->options.mixed) && rd_gpu_is_ampere(g));
-    dnn_part graph;
+    descriptor graph;
     plan *p = *out = calloc(1, sizeof *p);
     if (!p) return rd_fail(st, RD_EENV, "out of memory for a convolution's plan");
     p->key = *k;
@@ -414,16 +430,16 @@ static rd_code cuda_dnn_plan_new(rd_gpu *g, const key *k, plan **out, rd_status 
     if (!p->run) RD_TRY(cuda_dnn_choose(g, p, graph, CUDNN_HEUR_MODE_FALLBACK, tensor_cores, st));
     if (!p->run)
         rd_fail(st, RD_EENV,
-                "cuDNN %d.%d has no reproducible %s for %s of %lldx%lldx%lldx%lld, a kernel of "
-                "%lldx%lld to %lld channels, "
-                "stride %lld on %s; a newer version may, \"device\": \"cpu\" does without",
+                "cuDNN %d.%d has no reproducible %s for %s of %" PRId64 "x%" PRId64 "x%" PRId64
+                "x%" PRId64 ", a kernel of %" PRId64 "x%" PRId64 " to %" PRId64
+                " channels, stride %" PRId64
+                " on %s; a newer version may, \"device\": \"cpu\" does without",
                 (int)dnn.cudnnGetVersion() / 10000, (int)dnn.cudnnGetVersion() % 10000 / 100,
-                what[k->kind], types[k->type], (long long)k->n, (long long)k->h, (long long)k->w,
-                (long long)k->ci, (long long)k->kh, (long long)k->kw, (long long)k->co,
-                (long long)k->stride, g->info.name);
+                what[k->kind], types[k->type], k->n, k->h, k->w, k->ci, k->kh, k->kw, k->co,
+                k->stride, g->info.name);
 done:
     if (st->code != RD_OK) {
-        parts_free(p);
+        descriptors_free(p);
         free(p);
         *out = NULL;
     }
@@ -436,13 +452,14 @@ static rd_code cuda_dnn_plan_for(rd_gpu *g, const key *k, plan **out, rd_status 
     for (plan **at = &d->first; *at; at = &(*at)->next) {
         plan *p = *at;
         if (memcmp(&p->key, k, sizeof *k) != 0) continue;
-        *at = p->next; /* to the front: a model asks for the same ones again and again */
+        /* move to the front: a model asks for the same plans again and again */
+        *at = p->next;
         p->next = d->first;
         *out = d->first = p;
         return st->code;
     }
     if (d->n_plans == MOST_PLANS) {
-        RD_TRY(rd_gpu_flush(g, st)); /* what is written down names them */
+        RD_TRY(rd_gpu_flush(g, st)); /* recorded tasks name these plans */
         cuda_dnn_drop_plans(d);
     }
     RD_TRY(cuda_dnn_plan_new(g, k, out, st));
@@ -464,7 +481,7 @@ static rd_code run_convolution(rd_gpu *g, const void *args, rd_status *st)
 {
     static const int64_t uid[] = {UID_X, UID_W, UID_Y};
     const convolution *c = args;
-    dnn_part pack = NULL;
+    descriptor pack = NULL;
     TRY_DNN(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack));
     TRY_SET(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, uid);
     TRY_SET(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, c->data);
@@ -478,7 +495,8 @@ done:
     return st->code;
 }
 
-/* Two of the three are read, the third is written. w: (co, kh, kw, ci). The border is the same on both sides. */
+/* Runs one convolution. It reads two of the three arrays and writes the third. w: (co, kh, kw, ci).
+ * The border is the same on both sides. */
 static rd_code cuda_dnn_run(rd_gpu *g, kind what, const rd_gpu_conv *c, const void *x,
                             const void *w, const void *y, rd_status *st)
 {
@@ -499,8 +517,8 @@ static rd_code cuda_dnn_run(rd_gpu *g, kind what, const rd_gpu_conv *c, const vo
                    .type = c->type};
     plan *p;
     RD_TRY(cuda_dnn_plan_for(g, &k, &p, st));
-    RD_TRY(rd_gpu_room_get(g, &g->room[2], (size_t)p->workspace, st));
-    const convolution j = {.plan = p, .id = p->id, .data = {x, w, y}, .workspace = g->room[2].p};
+    RD_TRY(rd_gpu_scratch_get(g, &g->scratch[2], (size_t)p->workspace, st));
+    const convolution j = {.plan = p, .id = p->id, .data = {x, w, y}, .workspace = g->scratch[2].p};
     RD_TRY(rd_gpu_task_of(g, run_convolution, &j, sizeof j, sizeof j, st));
 done:
     return st->code;
@@ -530,7 +548,7 @@ static rd_borders borders_of(const rd_gpu_conv *c)
                         c->pad_top, c->pad_left, c->pad_bottom, c->pad_right};
 }
 
-/* The same convolution on images that have their borders. */
+/* Returns the same convolution for images that contain their borders. */
 static rd_gpu_conv with_borders(const rd_gpu_conv *c)
 {
     rd_gpu_conv wide = *c;
@@ -545,20 +563,22 @@ static size_t image_bytes(const rd_gpu_conv *c)
     return (size_t)(c->n * c->h * c->w * c->ci) * rd_element_bytes(c->type);
 }
 
-/* *x: with borders written out where they are uneven, and *c for that. */
+/* Makes borders even. If the borders of *x are uneven, *x becomes a copy with borders, and *c its
+ * shape. */
 static rd_code even_input(rd_gpu *g, rd_gpu_conv *c, const void **x, rd_status *st)
 {
     if (!is_uneven(c)) return st->code;
     const rd_borders b = borders_of(c);
     *c = with_borders(c);
-    RD_TRY(rd_gpu_room_get(g, &g->room[0], image_bytes(c), st));
-    RD_TRY(rd_convert_pad(g, &b, c->type, *x, g->room[0].p, st));
-    *x = g->room[0].p;
+    RD_TRY(rd_gpu_scratch_get(g, &g->scratch[0], image_bytes(c), st));
+    RD_TRY(rd_convert_pad(g, &b, c->type, *x, g->scratch[0].p, st));
+    *x = g->scratch[0].p;
 done:
     return st->code;
 }
 
-/* A 1x1 convolution with stride 1: C = op(A) op(B) + beta C, of 16-bit operands, or in float32 or TF32. */
+/* Computes a 1x1 convolution with stride 1 as C = op(A) op(B) + beta C. Operands have 16 bits, or
+ * are float32 or TF32. */
 static rd_code cuda_dnn_multiply(rd_gpu *g, const rd_product *shape, rd_status *st)
 {
     rd_product p = *shape;
@@ -589,7 +609,7 @@ rd_code rd_gpu_conv_forward(rd_gpu *g, const rd_gpu_conv *shape, const void *x, 
         return cuda_dnn_multiply(g, &p, st);
     }
     RD_TRY(cuda_dnn_begin(g, st));
-    RD_TRY(rd_gpu_held_filters(g, W, c.kh * c.kw, c.ci, c.co, c.type, &g->room[1], &w, st));
+    RD_TRY(rd_gpu_held_filters(g, W, c.kh * c.kw, c.ci, c.co, c.type, &g->scratch[1], &w, st));
     RD_TRY(even_input(g, &c, &x, st));
     RD_TRY(cuda_dnn_run(g, FORWARD, &c, x, w, y, st));
 done:
@@ -620,16 +640,16 @@ rd_code rd_gpu_conv_data(rd_gpu *g, const rd_gpu_conv *shape, const void *dy, co
         return cuda_dnn_multiply(g, &p, st);
     }
     RD_TRY(cuda_dnn_begin(g, st));
-    RD_TRY(rd_gpu_held_filters(g, W, c.kh * c.kw, c.ci, c.co, c.type, &g->room[1], &w, st));
+    RD_TRY(rd_gpu_held_filters(g, W, c.kh * c.kw, c.ci, c.co, c.type, &g->scratch[1], &w, st));
     if (!is_uneven(&c) && !add) return cuda_dnn_run(g, DATA, &c, dx, w, dy, st);
     rd_borders b = borders_of(&c);
     if (is_uneven(&c))
         c = with_borders(&c);
     else
         b.top = b.left = b.bottom = b.right = 0; /* cuDNN leaves them out */
-    RD_TRY(rd_gpu_room_get(g, &g->room[0], image_bytes(&c), st));
-    RD_TRY(cuda_dnn_run(g, DATA, &c, g->room[0].p, w, dy, st));
-    RD_TRY(rd_convert_crop(g, &b, c.type, g->room[0].p, add, dx, st));
+    RD_TRY(rd_gpu_scratch_get(g, &g->scratch[0], image_bytes(&c), st));
+    RD_TRY(cuda_dnn_run(g, DATA, &c, g->scratch[0].p, w, dy, st));
+    RD_TRY(rd_convert_crop(g, &b, c.type, g->scratch[0].p, add, dx, st));
 done:
     return st->code;
 }
@@ -657,11 +677,11 @@ rd_code rd_gpu_conv_weights(rd_gpu *g, const rd_gpu_conv *shape, const void *x, 
         return cuda_dnn_multiply(g, &p, st);
     }
     RD_TRY(cuda_dnn_begin(g, st));
-    RD_TRY(rd_gpu_room_get(g, &g->room[1], (size_t)(taps * c.ci * c.co) * rd_element_bytes(c.type),
-                           st));
+    RD_TRY(rd_gpu_scratch_get(g, &g->scratch[1],
+                              (size_t)(taps * c.ci * c.co) * rd_element_bytes(c.type), st));
     RD_TRY(even_input(g, &c, &x, st));
-    RD_TRY(cuda_dnn_run(g, WEIGHTS, &c, x, g->room[1].p, dy, st));
-    RD_TRY(rd_convert_filters_add(g, taps, c.ci, c.co, g->room[1].p, c.type, dW, st));
+    RD_TRY(cuda_dnn_run(g, WEIGHTS, &c, x, g->scratch[1].p, dy, st));
+    RD_TRY(rd_convert_filters_add(g, taps, c.ci, c.co, g->scratch[1].p, c.type, dW, st));
 done:
     return st->code;
 }

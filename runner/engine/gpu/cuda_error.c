@@ -1,10 +1,11 @@
-/* cuda_error.c -- results of the CUDA runtime as a status: the call, the library's words, what to do. */
+/* cuda_error.c -- turns results of the CUDA runtime into a status: the call, the library's text,
+ * what to do. */
 #include "cuda_impl.h"
 #include "cuda_convert.h"
 #include "gpu_remedy.h"
 #include <stdio.h>
 
-/* Whether the device works on after e. */
+/* Returns whether the device still works after e. */
 static bool cuda_error_harmless(cudaError_t e)
 {
     return e == cudaErrorMemoryAllocation || e == cudaErrorInvalidDevice || e == cudaErrorNoDevice;
@@ -13,7 +14,8 @@ static bool cuda_error_harmless(cudaError_t e)
 rd_code rd_cuda_result(rd_gpu *g, cudaError_t e, const char *call, const char *where, rd_status *st)
 {
     if (e == cudaSuccess) return st->code;
-    (void)cudaGetLastError(); /* else the next kernel would be blamed */
+    /* else the next kernel would report this error */
+    (void)cudaGetLastError();
     char help[RD_GPU_WHY_BYTES] = "";
     const char *what = rd_gpu_remedy(cudaGetErrorName(e));
     if (e == cudaErrorNoKernelImageForDevice || e == cudaErrorInvalidDeviceFunction)

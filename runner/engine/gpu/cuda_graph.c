@@ -1,19 +1,20 @@
-/* cuda_graph.c -- what engine/gpu/gpu_graph.c writes down, as graphs of CUDA.
+/* cuda_graph.c -- makes CUDA graphs from the tasks that engine/gpu/gpu_graph.c records.
  *
- * The graph is a chain, built node by node, so that each task has the node whose arguments it sets: kernels, copies and
- * zeroing as such; what a library starts (a product, a convolution) is captured by itself and becomes a child graph,
- * which is never changed. Nothing else happens while a capture is on. */
+ * The graph is a chain, built node by node, so the file knows the node of each task and can set its
+ * arguments. Kernels, copies and zeroing have nodes of these kinds. Work that a library starts (a
+ * product, a convolution) is captured alone and becomes a child graph, which never changes. Nothing
+ * else happens during a capture. */
 #include "cuda_impl.h"
 #include <stdlib.h>
 
 struct rd_gpu_graph {
-    cudaGraph_t graph; /* its nodes name those of exec */
+    cudaGraph_t graph; /* its nodes are those that exec was made from */
     cudaGraphExec_t exec;
     cudaGraphNode_t *node; /* by task */
-    unsigned char *letter; /* of the device */
+    unsigned char *upload; /* device memory of the upload */
 };
 
-/* Of this graph alone: nothing sticks. */
+/* A failure concerns this graph alone: nothing sticks. */
 #define TRY_GRAPH(call) RD_TRY(rd_cuda_result(NULL, (call), #call, RD_HERE, st))
 
 static struct cudaKernelNodeParams kernel_node(const rd_kernel_call *c, void **param)
@@ -32,15 +33,16 @@ static struct cudaMemsetParams zero_node(const rd_gpu_move *m)
         .dst = m->to, .value = 0, .elementSize = 1, .width = m->bytes, .height = 1};
 }
 
-/* What a library starts. *out: the caller destroys it. */
-static rd_code capture(rd_gpu *g, const rd_gpu_task *t, const void *args, cudaGraph_t *out,
-                       rd_status *st)
+/* Captures the work that a library starts. The caller destroys *out. */
+static rd_code capture_task(rd_gpu *g, const rd_gpu_task *t, const void *args, cudaGraph_t *out,
+                            rd_status *st)
 {
     const rd_status failure = g->failure;
     *out = NULL;
     TRY_GRAPH(cudaStreamBeginCapture(g->stream, cudaStreamCaptureModeThreadLocal));
     (void)t->run(g, args, st);
-    g->failure = failure; /* it works on without this graph */
+    /* the gpu works on without this graph */
+    g->failure = failure;
     const cudaError_t e = cudaStreamEndCapture(g->stream, out);
     RD_TRY(st->code);
     TRY_GRAPH(e);
@@ -64,7 +66,7 @@ static rd_code cuda_graph_add(rd_gpu *g, rd_gpu_graph *q, const rd_gpu_tasks *li
     } else if (!t->run) {
         const rd_gpu_post *p = args;
         TRY_GRAPH(cudaGraphAddMemcpyNode1D(&q->node[i], q->graph, before, n, p->to,
-                                           q->letter + p->from, p->bytes,
+                                           q->upload + p->from, p->bytes,
                                            cudaMemcpyDeviceToDevice));
     } else if (t->run == rd_gpu_run_copy) {
         const rd_gpu_move *m = args;
@@ -74,7 +76,7 @@ static rd_code cuda_graph_add(rd_gpu *g, rd_gpu_graph *q, const rd_gpu_tasks *li
         const struct cudaMemsetParams p = zero_node(args);
         TRY_GRAPH(cudaGraphAddMemsetNode(&q->node[i], q->graph, before, n, &p));
     } else {
-        RD_TRY(capture(g, t, args, &child, st));
+        RD_TRY(capture_task(g, t, args, &child, st));
         TRY_GRAPH(cudaGraphAddChildGraphNode(&q->node[i], q->graph, before, n, child));
     }
 done:
@@ -88,7 +90,7 @@ static void cuda_graph_drop(rd_gpu *g, rd_gpu_graph *q)
     if (q->exec) (void)cudaGraphExecDestroy(q->exec);
     if (q->graph) (void)cudaGraphDestroy(q->graph);
     (void)cudaGetLastError();
-    rd_gpu_put(g, q->letter);
+    rd_gpu_put(g, q->upload);
     free(q->node);
     free(q);
 }
@@ -100,7 +102,7 @@ static uint64_t free_now(void)
     return left;
 }
 
-static rd_code cuda_graph_make(rd_gpu *g, const rd_gpu_tasks *list, size_t letter,
+static rd_code cuda_graph_make(rd_gpu *g, const rd_gpu_tasks *list, size_t upload,
                                rd_gpu_graph **out, uint64_t *bytes, rd_status *st)
 {
     rd_gpu_graph *q = *out = calloc(1, sizeof *q);
@@ -110,7 +112,7 @@ static rd_code cuda_graph_make(rd_gpu *g, const rd_gpu_tasks *list, size_t lette
         rd_fail(st, RD_EENV, "out of memory for a graph");
         goto done;
     }
-    RD_TRY(rd_gpu_get(g, letter, &q->letter, st));
+    RD_TRY(rd_gpu_get(g, upload, &q->upload, st));
     TRY_GRAPH(cudaGraphCreate(&q->graph, 0));
     for (int i = 0; i < list->n; i++) RD_TRY(cuda_graph_add(g, q, list, i, st));
     TRY_GRAPH(cudaGraphInstantiate(&q->exec, q->graph, 0));
@@ -136,7 +138,7 @@ static rd_code set(rd_gpu *g, rd_gpu_graph *q, int i, const rd_gpu_task *t, cons
     } else if (!t->run) {
         const rd_gpu_post *p = args;
         TRY_GRAPH(cudaGraphExecMemcpyNodeSetParams1D(
-            q->exec, q->node[i], p->to, q->letter + p->from, p->bytes, cudaMemcpyDeviceToDevice));
+            q->exec, q->node[i], p->to, q->upload + p->from, p->bytes, cudaMemcpyDeviceToDevice));
     } else if (t->run == rd_gpu_run_copy) {
         const rd_gpu_move *m = args;
         TRY_GRAPH(cudaGraphExecMemcpyNodeSetParams1D(q->exec, q->node[i], m->to, m->from, m->bytes,
@@ -151,10 +153,10 @@ done:
     return st->code;
 }
 
-static rd_code cuda_graph_start(rd_gpu *g, rd_gpu_graph *q, const void *letter, size_t bytes,
+static rd_code cuda_graph_start(rd_gpu *g, rd_gpu_graph *q, const void *upload, size_t bytes,
                                 rd_status *st)
 {
-    RD_TRY(rd_gpu_up_now(g, q->letter, letter, bytes, st));
+    RD_TRY(rd_gpu_up_now(g, q->upload, upload, bytes, st));
     g->last_kernel = "cudaGraphLaunch";
     TRY_CUDA(g, cudaGraphLaunch(q->exec, g->stream));
 done:

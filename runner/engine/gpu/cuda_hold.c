@@ -1,5 +1,7 @@
-/* cuda_hold.c -- weights that are kept in another form until they change: as 16 bits for products, as (co, kh, kw, ci)
- * for cuDNN's convolutions, in the order of its recurrent layers. */
+/* cuda_hold.c -- keeps weights in another form until they change.
+ *
+ * The forms are: 16 bits for products, the order (co, kh, kw, ci) for cuDNN's convolutions, and the
+ * order of cuDNN's recurrent layers. */
 #include "cuda_impl.h"
 #include "cuda_convert.h"
 #include <stdlib.h>
@@ -7,11 +9,13 @@
 typedef struct range {
     const float *p;
     int64_t n;
-    uint16_t *narrow; /* of all n; NULL: not wanted so far */
+    /* 16-bit copies of all n elements; NULL: not needed so far */
+    uint16_t *narrow;
     uint64_t generation;
 } range;
 
-typedef struct copy { /* found by W, form and bytes */
+/* a copy; its key is W, form and bytes */
+typedef struct copy {
     const float *W;
     int form;
     size_t bytes;
@@ -36,7 +40,7 @@ static bool cuda_hold_grow(void **list, int n, int *cap, size_t size)
     return true;
 }
 
-/* The ranges that begin at p: their memory is given back. */
+/* Frees the memory of the ranges that begin at p. */
 static void hold_forget(rd_gpu *g, const void *p)
 {
     rd_gpu_held *h = g->held;
@@ -87,16 +91,17 @@ rd_code rd_gpu_held_narrow(rd_gpu *g, const float *x, const uint16_t **out, rd_s
     *out = NULL;
     if (!r) return st->code;
     if (!r->narrow || r->generation != g->generation) {
-        /* All at once: it costs six bytes an element, and one launch instead of one for each weight. */
-        const int64_t room = (r->n + 7) / 8 * 8;
-        if (!r->narrow) RD_TRY(rd_gpu_get(g, (size_t)room * sizeof *r->narrow, &r->narrow, st));
+        /* Converts all weights at once. This costs six bytes for each element, and one launch
+         * instead of one launch for each weight. */
+        const int64_t padded = (r->n + 7) / 8 * 8;
+        if (!r->narrow) RD_TRY(rd_gpu_get(g, (size_t)padded * sizeof *r->narrow, &r->narrow, st));
         const rd_narrow_job job = {.x = r->p,
                                    .y = r->narrow,
                                    .batch = 1,
                                    .rows = 1,
                                    .cols = r->n,
                                    .ld_x = r->n,
-                                   .ld_y = room};
+                                   .ld_y = padded};
         RD_TRY(rd_convert_narrow(g, rd_gpu_is_bfloat16(g) ? RD_NARROW_BF16 : RD_NARROW_HALF16, &job,
                                  1, st));
         r->generation = g->generation;
@@ -136,7 +141,8 @@ done:
 }
 
 rd_code rd_gpu_held_filters(rd_gpu *g, const float *W, int64_t taps, int64_t ci, int64_t co,
-                            rd_element type, rd_gpu_room *room, const void **out, rd_status *st)
+                            rd_element type, rd_gpu_scratch *scratch, const void **out,
+                            rd_status *st)
 {
     const size_t bytes = (size_t)(taps * ci * co) * rd_element_bytes(type);
     bool current;
@@ -144,8 +150,8 @@ rd_code rd_gpu_held_filters(rd_gpu *g, const float *W, int64_t taps, int64_t ci,
     RD_TRY(rd_gpu_hold_copy(g, W, 0, bytes, &to, &current,
                             st)); /* the types have different sizes */
     if (!to) {
-        RD_TRY(rd_gpu_room_get(g, room, bytes, st));
-        to = room->p;
+        RD_TRY(rd_gpu_scratch_get(g, scratch, bytes, st));
+        to = scratch->p;
     }
     if (!current) RD_TRY(rd_convert_filters(g, taps, ci, co, W, type, to, st));
     *out = to;
@@ -156,7 +162,7 @@ done:
 void rd_gpu_held_free(rd_gpu *g)
 {
     if (!g->held) return;
-    free(g->held->range); /* device memory goes with the gpu's own list */
+    free(g->held->range); /* the gpu's own list frees device memory */
     free(g->held->copy);
     free(g->held);
     g->held = NULL;

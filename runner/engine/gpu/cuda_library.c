@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* By name, as the loader finds it (LD_LIBRARY_PATH, ldconfig), then where NVIDIA's own installer puts it. */
+/* The loader searches for the name (LD_LIBRARY_PATH, ldconfig), then in the folder of NVIDIA's own
+ * installer. */
 static const char *const folders[] = {"", "/usr/local/cuda/lib64/"};
 
 static void *open_one(rd_library *l)
@@ -17,7 +18,7 @@ static void *open_one(rd_library *l)
             if (h) return h;
             const char *why = dlerror();
             if (!l->why[0] && why)
-                snprintf(l->why, sizeof l->why, "%s", why); /* of the first choice */
+                snprintf(l->why, sizeof l->why, "%s", why); /* message of the first choice */
         }
     return NULL;
 }

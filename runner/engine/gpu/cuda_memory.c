@@ -1,12 +1,15 @@
-/* cuda_memory.c -- the memory of a GPU: copies to and from it, the start of kernels, waiting.
+/* cuda_memory.c -- the memory of a GPU: copies to and from it, launches of kernels, waiting.
  *
- * All work is queued on one stream of its own, in the order of the calls, but for arrays that go up ahead of their turn
- * (cuda_ahead.c). Copies pass through pinned memory: from pageable memory the driver would copy in the caller's
- * time too, and wait for the stream before it begins. Upwards the pinned memory is a ring of pieces; small arrays (ids,
- * offsets) share a piece, and a piece is used again when the event behind its last copy has passed, so that the host
- * waits only when it is a whole ring ahead. Large arrays that lie in page-locked memory go up from there, and who
- * writes it again waits for the event behind them. Downwards two pieces take turns: one is filled by the GPU while the
- * other is emptied. */
+ * All work is queued on the gpu's stream, in the order of the calls. Only arrays that are uploaded
+ * ahead of their turn have another stream (cuda_ahead.c).
+ *
+ * Copies pass through pinned memory. From pageable memory the driver would also copy in the
+ * caller's time, and would wait for the stream first. For uploads the pinned memory is a ring of
+ * pieces. Small arrays (ids, offsets) share a piece. A piece is used again when the event behind
+ * its last copy has passed, so the host waits only when it is a whole ring ahead. Large arrays in
+ * pinned memory are uploaded from there. Code that writes to such an array again waits for the
+ * event behind the upload. For downloads two pieces take turns: the GPU fills one while the host
+ * empties the other. */
 #include "cuda_impl.h"
 #include <stddef.h>
 #include <stdlib.h>
@@ -52,15 +55,15 @@ void rd_gpu_memory_close(rd_gpu *g)
     stage_free(&g->down);
 }
 
-#define SHORT_HERE \
-    "cuda_memory.c:rd_gpu_get" /* the place of a failure that rd_gpu_short knows again */
+/* The place of a failure that rd_gpu_short recognizes. */
+#define SHORT_HERE "cuda_memory.c:rd_gpu_get"
 
 static double gib(uint64_t bytes)
 {
     return (double)bytes / 1073741824.0;
 }
 
-/* Room for one more. */
+/* Makes space for one more entry. */
 static rd_code list_grow(rd_gpu_memory **list, int n, int *cap, rd_status *st)
 {
     if (n < *cap) return st->code;
@@ -72,8 +75,8 @@ static rd_code list_grow(rd_gpu_memory **list, int n, int *cap, rd_status *st)
     return st->code;
 }
 
-/* Takes p off the list; its bytes are 0 where it is not on it. */
-static rd_gpu_memory list_take(rd_gpu_memory *list, int *n, const void *p)
+/* Removes p from the list. The bytes of the result are 0 if p is not in the list. */
+static rd_gpu_memory list_remove(rd_gpu_memory *list, int *n, const void *p)
 {
     for (int i = 0; i < *n; i++) {
         if (list[i].p != p) continue;
@@ -121,9 +124,10 @@ void rd_gpu_put(rd_gpu *g, void *p)
     (void)rd_gpu_flush(g, &own); /* a failure sticks */
     if (g->forget) g->forget(g, p);
     (void)cudaStreamSynchronize(g->stream);
-    g->in_use -= list_take(g->memory, &g->n_memory, p).bytes;
+    g->in_use -= list_remove(g->memory, &g->n_memory, p).bytes;
     (void)cudaFree(p);
-    (void)cudaGetLastError(); /* what failed here fails again in the next call that has a status */
+    /* a failure here happens again in the next call that has a status */
+    (void)cudaGetLastError();
 }
 
 rd_code rd_gpu_host_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
@@ -154,7 +158,7 @@ void rd_gpu_host_put(rd_gpu *g, void *p)
     if (!p || g->lost) return;
     (void)rd_gpu_flush(g, &own);
     for (int i = 0; i < RD_QUEUES; i++) (void)cudaStreamSynchronize(rd_gpu_stream(g, i));
-    const rd_gpu_memory m = list_take(g->pinned, &g->n_pinned, p);
+    const rd_gpu_memory m = list_remove(g->pinned, &g->n_pinned, p);
     rd_ahead_forget(g->ahead, m.p, m.bytes);
     if (m.p) pinned_free(&m);
     (void)cudaGetLastError();
@@ -209,22 +213,22 @@ uint64_t rd_gpu_peak(const rd_gpu *g)
     return g->peak;
 }
 
-rd_code rd_gpu_room_get(rd_gpu *g, rd_gpu_room *r, size_t bytes, rd_status *st)
+rd_code rd_gpu_scratch_get(rd_gpu *g, rd_gpu_scratch *r, size_t bytes, rd_status *st)
 {
     if (r->bytes >= bytes) return st->code;
-    rd_gpu_room_free(g, r);
+    rd_gpu_scratch_free(g, r);
     const size_t want = (bytes + bytes / 4 + 0xfffff) / 0x100000 * 0x100000;
     if (rd_gpu_get(g, want, &r->p, st) == RD_OK) r->bytes = want;
     return st->code;
 }
 
-void rd_gpu_room_free(rd_gpu *g, rd_gpu_room *r)
+void rd_gpu_scratch_free(rd_gpu *g, rd_gpu_scratch *r)
 {
     rd_gpu_put(g, r->p);
-    *r = (rd_gpu_room){0};
+    *r = (rd_gpu_scratch){0};
 }
 
-/* The next piece of the ring, when the GPU has read what it held. */
+/* Moves to the next piece of the ring, and waits until the GPU has read its old contents. */
 static rd_code next_piece(rd_gpu *g, rd_status *st)
 {
     rd_gpu_stage *s = &g->up;
@@ -259,12 +263,12 @@ rd_code rd_gpu_up_now(rd_gpu *g, void *device, const void *host, size_t bytes, r
         return rd_gpu_will_read(g, m, RD_QUEUE_OPS, st);
     }
     while (bytes > 0) {
-        const size_t room = PIECE_BYTES - s->used;
-        if (room == 0 || (room < bytes && bytes <= PIECE_BYTES)) {
+        const size_t free_bytes = PIECE_BYTES - s->used;
+        if (free_bytes == 0 || (free_bytes < bytes && bytes <= PIECE_BYTES)) {
             RD_TRY(next_piece(g, st));
             continue;
         }
-        const size_t n = bytes < room ? bytes : room;
+        const size_t n = bytes < free_bytes ? bytes : free_bytes;
         unsigned char *pinned = s->host + (size_t)s->piece * PIECE_BYTES + s->used;
         memcpy(pinned, from, n);
         TRY_CUDA(g, cudaMemcpyAsync(to, pinned, n, cudaMemcpyHostToDevice, g->stream));

@@ -1,16 +1,21 @@
-/* cuda_nccl.c -- sums over ranks by NCCL, on a stream of their own beside the ops'.
+/* cuda_nccl.c -- sums over ranks by NCCL, on their own stream beside the ops' stream.
  *
- * The order of the sums: NCCL may add along a ring, along trees, or in the switch (NVLS), by the size of the message
- * and by what it finds of the machine. In a ring, whose order of ranks follows from the machine's topology, each
- * element is added in an order that its place in the message fixes; the protocol and the number of channels follow from
- * the size. So a job of the same ranks on the same kind of machines gives the same bytes in every run. The switch
- * promises no order. Hence NCCL_ALGO=Ring and NCCL_NVLS_ENABLE=0. NCCL_PROTO=Simple: which of the protocols is taken else
- * follows from a model of times that differs between versions, and LL128 is there on some machines only; Simple is
- * everywhere, and the fastest for buckets of many MB. What the environment has already stays (rd_nccl_settings).
+ * The order of the sums: NCCL may add along a ring, along trees, or in the switch (NVLS). It
+ * chooses by the size of the message and by the machine. In a ring, the order of ranks follows from
+ * the machine's topology. The place of an element in the message fixes the order in which its
+ * values are added. The protocol and the number of channels follow from the size. So a job of the
+ * same ranks on the same kind of machines gives the same bytes in every run. The switch promises no
+ * order. Hence NCCL_ALGO=Ring and NCCL_NVLS_ENABLE=0.
  *
- * The communicator does not block: each of its calls may come back before it is done, and is then asked for, up to a
- * limit of time. So a lost peer becomes a message and no hang. (What NCCL has put on the stream does hang with the
- * peer; rd_gpu_group_wait sees it, and ncclCommAbort ends it.) */
+ * NCCL_PROTO=Simple: without this setting NCCL chooses the protocol by a model of times, which
+ * differs between versions, and only some machines have LL128. Every machine has Simple, and it is
+ * the fastest for buckets of many MB. Settings that the environment already has stay
+ * (rd_nccl_settings).
+ *
+ * The communicator does not block. Each of its calls may return before it is done; the driver then
+ * polls it up to a time limit. So a lost peer causes a message and no hang. (Work that NCCL has put
+ * on the stream does hang with the peer; rd_gpu_group_wait sees this, and ncclCommAbort ends the
+ * work.) */
 #include "cuda_impl.h"
 #include "cuda_convert.h"
 #include "cuda_library.h"
@@ -27,8 +32,8 @@
 #if __has_include(<nccl.h>)
 #include <nccl.h>
 #else
-#error \
-    "nccl.h is missing: CUDA=1 needs NCCL's header (Debian's name: libnccl-dev; or CPPFLAGS=-I/path/to/include)"
+#error "nccl.h is missing: CUDA=1 needs NCCL's header "\
+    "(Debian's name: libnccl-dev; or CPPFLAGS=-I/path/to/include)"
 #endif
 
 #define CALLS(X)              \
@@ -56,39 +61,42 @@ static rd_library library = {.title = "NCCL",
 
 _Static_assert(sizeof(ncclUniqueId) == RD_GPU_ID_BYTES, "the id of a group has other bytes");
 
-static const double end_s = 10.0; /* for leaving a group */
-enum {
-    SHARED_CTAS = 4
-}; /* of ranks that share a GPU: they leave it to the others' work while they wait for one another */
+static const double end_s = 10.0; /* seconds to leave a group */
+/* Number of CTAs of a sum if ranks share a GPU. While these ranks wait for one another, they leave
+ * the rest of the GPU to the work of the others. */
+enum { SHARED_CTAS = 4 };
 
-typedef struct sum_events { /* with times */
+/* the events of one sum; they record times */
+typedef struct sum_events {
     cudaEvent_t begin, end;
 } sum_events;
 
-typedef struct sums { /* between two joins */
-    sum_events *of;   /* owned */
-    int n, room;
+/* the sums between two joins */
+typedef struct sums {
+    sum_events *of; /* owned */
+    int n, capacity;
 } sums;
 
 struct rd_gpu_group {
     rd_gpu *g;
     ncclComm_t comm; /* NULL: aborted */
     cudaStream_t stream;
-    cudaEvent_t ready, end; /* the ops' stream has come so far; all sums so far */
-    cudaEvent_t now;        /* with time */
-    sums round[2];          /* in turn */
-    int turn;               /* of the sums to come */
-    bool failed;            /* it was never whole, or is no more */
-    double sum_s;           /* limit of a call for a sum; 0: none */
-    rd_gpu_room wire;
+    /* ready: the ops' stream has come so far; end: all sums so far are done */
+    cudaEvent_t ready, end;
+    cudaEvent_t now; /* records times */
+    sums round[2];   /* used in turn */
+    int turn;        /* index of the round for the next sums */
+    bool failed;     /* the group was never complete, or has failed */
+    double sum_s;    /* time limit in seconds of a call for a sum; 0: none */
+    rd_gpu_scratch wire;
     int size;
 };
 
 static rd_code cuda_nccl_load(rd_status *st)
 {
     char settings[160];
-    if (!library.handle)
-        (void)rd_nccl_settings(settings); /* it reads them once, when it first wants them */
+    /* NCCL reads the variables once, when it first needs them */
+    if (!library.handle) (void)rd_nccl_settings(settings);
     return rd_library_load(&library, st);
 }
 
@@ -100,7 +108,7 @@ int rd_gpu_nccl_version(void)
     return v;
 }
 
-/* NCCL says it in words alone. */
+/* Returns the name of a result; NCCL itself gives only a text. */
 static const char *name_of(ncclResult_t r)
 {
     switch (r) {
@@ -143,8 +151,9 @@ static patience patience_of(double timeout_s)
     return (patience){timeout_s > 0.0 ? rd_now_ns() + (int64_t)(timeout_s * 1e9) : 0, 0};
 }
 
-/* A short rest that grows: what ends within microseconds is seen at once. False: the time is over. */
-static bool cuda_nccl_rest(patience *p)
+/* Sleeps for a short time that grows, so that calls that end within microseconds are seen at once.
+ * False: the time is over. */
+static bool cuda_nccl_sleep(patience *p)
 {
     if (p->end_ns && rd_now_ns() > p->end_ns) return false;
     if (p->turns++ < 2000) {
@@ -156,16 +165,16 @@ static bool cuda_nccl_rest(patience *p)
     return true;
 }
 
-/* Waits until the communicator's last call is done, which came back with r. */
-static rd_code settle(rd_gpu_group *q, ncclResult_t r, const char *call, const char *where,
-                      double timeout_s, rd_status *st)
+/* Waits until the communicator's last call, which returned r, is done. */
+static rd_code await_call(rd_gpu_group *q, ncclResult_t r, const char *call, const char *where,
+                          double timeout_s, rd_status *st)
 {
     patience p = patience_of(timeout_s);
     while (r == ncclInProgress) {
         ncclResult_t state = ncclInProgress;
         const ncclResult_t asked = nccl.ncclCommGetAsyncError(q->comm, &state);
         r = asked == ncclSuccess ? state : asked;
-        if (r == ncclInProgress && !cuda_nccl_rest(&p))
+        if (r == ncclInProgress && !cuda_nccl_sleep(&p))
             return rd_fail_(
                 st, RD_ESTALL, where,
                 "NCCL: %.*s was not done after %.3g s: some of the %d ranks did not come, or "
@@ -176,10 +185,10 @@ static rd_code settle(rd_gpu_group *q, ncclResult_t r, const char *call, const c
     }
     return cuda_nccl_result(q, r, call, where, st);
 }
-#define TRY_SETTLE(q, call, timeout_s) \
-    RD_TRY(settle((q), (nccl.call), #call, RD_HERE, (timeout_s), st))
+#define TRY_AWAIT(q, call, timeout_s) \
+    RD_TRY(await_call((q), (nccl.call), #call, RD_HERE, (timeout_s), st))
 
-/* What NCCL's own threads have seen: RD_EPEER. */
+/* Returns RD_EPEER if NCCL's own threads have seen a failure. */
 static rd_code async_error(rd_gpu_group *q, rd_status *st)
 {
     ncclResult_t state = ncclSuccess;
@@ -220,13 +229,13 @@ done:
     return st->code;
 }
 
-/* ncclCommAbort waits for NCCL's threads, which may themselves hang with the network: on a thread of its own, and for
- * so long. */
+/* A call of ncclCommAbort on its own thread, with a time limit. It waits for NCCL's threads, which
+ * may themselves hang with the network. */
 typedef struct abort_job {
     ncclComm_t comm;
     int device;
-    atomic_bool
-        over; /* set by the thread and by who waits for it; the second of them frees the job */
+    /* the thread and the waiting caller set it; the second one frees the job */
+    atomic_bool over;
 } abort_job;
 
 static void *abort_main(void *arg)
@@ -238,7 +247,8 @@ static void *abort_main(void *arg)
     return NULL;
 }
 
-/* False: it does not end. What it has put on the stream hangs there, and all that waits for the device would too. */
+/* Aborts the communicator. False: the abort does not end. Work that NCCL has put on the stream then
+ * hangs, and waiting for the device would hang, too. */
 static bool abort_comm(rd_gpu_group *q)
 {
     pthread_t thread;
@@ -254,20 +264,21 @@ static bool abort_comm(rd_gpu_group *q)
     }
     pthread_detach(thread);
     patience p = patience_of(end_s);
-    while (!atomic_load(&j->over) && cuda_nccl_rest(&p)) continue;
+    while (!atomic_load(&j->over) && cuda_nccl_sleep(&p)) continue;
     const bool ended = atomic_exchange(&j->over, true);
     if (ended) free(j);
     return ended;
 }
 
-/* NCCL connects ranks when the first sum wants it, which on many hosts takes longer than any sum: one number. */
+/* Sums one number. NCCL connects ranks at the first sum, which takes longer than any sum on many
+ * hosts. */
 static rd_code first_sum(rd_gpu_group *q, double timeout_s, rd_status *st)
 {
     rd_gpu *g = q->g;
-    RD_TRY(rd_gpu_room_get(g, &q->wire, sizeof(float), st));
+    RD_TRY(rd_gpu_scratch_get(g, &q->wire, sizeof(float), st));
     TRY_CUDA(g, cudaMemsetAsync(q->wire.p, 0, sizeof(float), q->stream));
-    TRY_SETTLE(q, ncclAllReduce(q->wire.p, q->wire.p, 1, ncclFloat32, ncclSum, q->comm, q->stream),
-               timeout_s);
+    TRY_AWAIT(q, ncclAllReduce(q->wire.p, q->wire.p, 1, ncclFloat32, ncclSum, q->comm, q->stream),
+              timeout_s);
     TRY_CUDA(g, cudaEventRecord(q->end, q->stream));
     RD_TRY(rd_gpu_group_wait(q, timeout_s, st));
 done:
@@ -287,8 +298,8 @@ rd_code rd_gpu_group_new(rd_gpu *g, const rd_gpu_group_options *o, rd_gpu_group 
     memcpy(&u, o->id, sizeof u);
     RD_TRY(rd_gpu_alive(g, st));
     RD_TRY(cuda_nccl_load(st));
-    TRY_CUDA(g, cudaDeviceGetStreamPriorityRange(
-                    &low, &high)); /* sums go first: the ops behind them wait */
+    /* sums have priority, because the ops behind them wait */
+    TRY_CUDA(g, cudaDeviceGetStreamPriorityRange(&low, &high));
     TRY_CUDA(g, cudaStreamCreateWithPriority(&q->stream, cudaStreamNonBlocking, high));
     TRY_CUDA(g, cudaEventCreateWithFlags(&q->ready, cudaEventDisableTiming));
     TRY_CUDA(g, cudaEventCreateWithFlags(&q->end, cudaEventDisableTiming));
@@ -296,7 +307,7 @@ rd_code rd_gpu_group_new(rd_gpu *g, const rd_gpu_group_options *o, rd_gpu_group 
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     if (o->shared) config.maxCTAs = SHARED_CTAS;
-    TRY_SETTLE(q, ncclCommInitRankConfig(&q->comm, o->size, u, o->rank, &config), o->open_s);
+    TRY_AWAIT(q, ncclCommInitRankConfig(&q->comm, o->size, u, o->rank, &config), o->open_s);
     RD_TRY(first_sum(q, o->open_s, st));
 done:
     if (st->code != RD_OK) {
@@ -317,19 +328,20 @@ void rd_gpu_group_free(rd_gpu_group *q)
     if (!q) return;
     rd_status own = {.code = RD_OK};
     if (q->comm && !q->failed && rd_gpu_group_wait(q, end_s, &own) == RD_OK &&
-        settle(q, nccl.ncclCommFinalize(q->comm), "ncclCommFinalize", RD_HERE, end_s, &own) ==
+        await_call(q, nccl.ncclCommFinalize(q->comm), "ncclCommFinalize", RD_HERE, end_s, &own) ==
             RD_OK) {
         (void)nccl.ncclCommDestroy(q->comm);
         q->comm = NULL;
     }
     if (!abort_comm(q)) {
-        q->g->lost = true; /* q stays, too: the other thread or the device may still use it */
+        /* q stays, too: the other thread or the device may still use it */
+        q->g->lost = true;
         return;
     }
     if (q->stream) (void)cudaStreamSynchronize(q->stream);
-    rd_gpu_room_free(q->g, &q->wire);
+    rd_gpu_scratch_free(q->g, &q->wire);
     for (int i = 0; i < 2; i++) {
-        for (int k = 0; k < q->round[i].room; k++) {
+        for (int k = 0; k < q->round[i].capacity; k++) {
             if (q->round[i].of[k].begin) (void)cudaEventDestroy(q->round[i].of[k].begin);
             if (q->round[i].of[k].end) (void)cudaEventDestroy(q->round[i].of[k].end);
         }
@@ -350,8 +362,8 @@ static rd_code sum_narrow(rd_gpu_group *q, float *x, int64_t n, rd_narrow to, nc
 {
     rd_gpu *g = q->g;
     if (q->wire.bytes < (size_t)n * sizeof(uint16_t))
-        RD_TRY(rd_gpu_group_wait(q, q->sum_s, st)); /* it is in use there */
-    RD_TRY(rd_gpu_room_get(g, &q->wire, (size_t)((n + 7) / 8 * 8) * sizeof(uint16_t), st));
+        RD_TRY(rd_gpu_group_wait(q, q->sum_s, st)); /* a sum uses it there */
+    RD_TRY(rd_gpu_scratch_get(g, &q->wire, (size_t)((n + 7) / 8 * 8) * sizeof(uint16_t), st));
     const rd_narrow_job job = {.x = x,
                                .y = q->wire.p,
                                .batch = 1,
@@ -361,26 +373,27 @@ static rd_code sum_narrow(rd_gpu_group *q, float *x, int64_t n, rd_narrow to, nc
                                .ld_y = (n + 7) / 8 * 8};
     rd_gpu_on_stream(g, q->stream);
     RD_TRY(rd_convert_narrow(g, to, &job, 1, st));
-    TRY_SETTLE(q, ncclAllReduce(q->wire.p, q->wire.p, (size_t)n, type, ncclSum, q->comm, q->stream),
-               q->sum_s);
+    TRY_AWAIT(q, ncclAllReduce(q->wire.p, q->wire.p, (size_t)n, type, ncclSum, q->comm, q->stream),
+              q->sum_s);
     RD_TRY(rd_convert_widen(g, to, q->wire.p, n, x, st));
 done:
     rd_gpu_on_stream(g, NULL);
     return st->code;
 }
 
-/* The events of the next sum. */
+/* Returns the events of the next sum. */
 static rd_code next_events(rd_gpu_group *q, sum_events **out, rd_status *st)
 {
     rd_gpu *g = q->g;
     sums *r = &q->round[q->turn];
-    if (r->n == r->room) {
-        const int room = r->room ? 2 * r->room : 16;
-        sum_events *grown = realloc(r->of, (size_t)room * sizeof *grown);
-        if (!grown) return rd_fail(st, RD_EENV, "out of memory for the events of %d sums", room);
-        memset(grown + r->room, 0, (size_t)(room - r->room) * sizeof *grown);
+    if (r->n == r->capacity) {
+        const int capacity = r->capacity ? 2 * r->capacity : 16;
+        sum_events *grown = realloc(r->of, (size_t)capacity * sizeof *grown);
+        if (!grown)
+            return rd_fail(st, RD_EENV, "out of memory for the events of %d sums", capacity);
+        memset(grown + r->capacity, 0, (size_t)(capacity - r->capacity) * sizeof *grown);
         r->of = grown;
-        r->room = room;
+        r->capacity = capacity;
     }
     *out = &r->of[r->n];
     if (!(*out)->begin) TRY_CUDA(g, cudaEventCreate(&(*out)->begin));
@@ -400,17 +413,15 @@ rd_code rd_gpu_group_sum(rd_gpu_group *q, float *x, int64_t n, rd_gpu_wire wire,
     TRY_CUDA(g, cudaEventRecord(q->ready, g->stream));
     TRY_CUDA(g, cudaStreamWaitEvent(q->stream, q->ready, 0));
     RD_TRY(next_events(q, &e, st));
-    TRY_CUDA(
-        g, cudaEventRecord(
-               e->begin,
-               q->stream)); /* it has its time when the stream is through with what it waits for */
+    /* the event gets its time when the stream has done the work before it */
+    TRY_CUDA(g, cudaEventRecord(e->begin, q->stream));
     if (wire == RD_GPU_WIRE_BF16)
         RD_TRY(sum_narrow(q, x, n, RD_NARROW_BF16, ncclBfloat16, st));
     else if (wire == RD_GPU_WIRE_F16)
         RD_TRY(sum_narrow(q, x, n, RD_NARROW_WIRE16, ncclFloat16, st));
     else
-        TRY_SETTLE(q, ncclAllReduce(x, x, (size_t)n, ncclFloat32, ncclSum, q->comm, q->stream),
-                   q->sum_s);
+        TRY_AWAIT(q, ncclAllReduce(x, x, (size_t)n, ncclFloat32, ncclSum, q->comm, q->stream),
+                  q->sum_s);
     TRY_CUDA(g, cudaEventRecord(e->end, q->stream));
     TRY_CUDA(g, cudaEventRecord(q->end, q->stream));
     q->round[q->turn].n++;
@@ -439,9 +450,9 @@ rd_code rd_gpu_group_wait(rd_gpu_group *q, double timeout_s, rd_status *st)
     for (;;) {
         const cudaError_t e = cudaEventQuery(q->end);
         if (e != cudaErrorNotReady) return rd_cuda_result(g, e, "cudaEventQuery", RD_HERE, st);
-        (void)cudaGetLastError(); /* not ready is no error of the next kernel */
+        (void)cudaGetLastError(); /* "not ready" is no error of the next kernel */
         if (q->comm) RD_TRY(async_error(q, st));
-        if (cuda_nccl_rest(&p)) continue;
+        if (cuda_nccl_sleep(&p)) continue;
         q->failed = true;
         return rd_fail(st, RD_ESTALL,
                        "NCCL: a sum over %d ranks was not done after %.3g s: a rank does not take "

@@ -1,5 +1,7 @@
-/* element_device.h -- for kernels that are written once for all types of elements: T is float, rd_bf16 or rd_f16. Numbers are computed
- * with as float32; what is stored is rounded to T, nearest, ties to even. */
+/* element_device.h -- for kernels that are written once for all types of elements.
+ *
+ * T is float, rd_bf16 or rd_f16. Kernels compute in float32. Stores round to T, to nearest, ties to
+ * even. */
 #ifndef RD_ELEMENT_DEVICE_H
 #define RD_ELEMENT_DEVICE_H
 
@@ -17,7 +19,7 @@ struct rd_f16 {
     uint16_t bits;
 };
 
-/* Up to this a positive number is rounded to 0. */
+/* Returns the largest positive number that is rounded to 0. */
 template <typename T> static __device__ inline float rd_rounds_to_zero();
 template <> __device__ inline float rd_rounds_to_zero<float>()
 {
@@ -32,7 +34,7 @@ template <> __device__ inline float rd_rounds_to_zero<rd_f16>()
     return 0x1p-25f;
 }
 
-/* A 16-bit number from the low or the high half of a word. */
+/* Return the 16-bit number in the low or the high half of a word. */
 template <typename T> static __device__ inline float rd_low_of(uint32_t word);
 template <typename T> static __device__ inline float rd_high_of(uint32_t word);
 template <> __device__ inline float rd_low_of<rd_bf16>(uint32_t word)
@@ -56,7 +58,8 @@ template <> __device__ inline float rd_high_of<rd_f16>(uint32_t word)
     return rd_low_of<rd_f16>(word >> 16);
 }
 
-/* a in the low half, b in the high one. The card's instructions give the numbers of narrow_device.h; a NaN may have other bits. */
+/* Packs two numbers into a word: a in the low half, b in the high half. The GPU's instructions give
+ * the numbers of narrow_device.h; a NaN may have other bits. */
 template <typename T> static __device__ inline uint32_t rd_pair_of(float a, float b);
 template <> __device__ inline uint32_t rd_pair_of<rd_bf16>(float a, float b)
 {
@@ -77,7 +80,7 @@ template <> __device__ inline uint32_t rd_pair_of<rd_f16>(float a, float b)
 #endif
 }
 
-/* V numbers that are loaded and stored at once; x is aligned to as many elements. */
+/* V numbers that are loaded and stored at once. x is aligned to V elements. */
 template <int V> struct alignas(4 * V) rd_lanes {
     float at[V];
 };
@@ -131,7 +134,8 @@ template <typename T> static __device__ inline void rd_put(T *x, float v)
     rd_lanes_put<1>(x, one);
 }
 
-/* RD_BY_ELEMENT(type, launch): runs `launch`, an expression that uses T, with the T of an rd_element. */
+/* RD_BY_ELEMENT(type, launch) runs `launch`, an expression that uses T, with the T of an
+ * rd_element. */
 #define RD_BY_ELEMENT(type, ...)            \
     do {                                    \
         if ((type) == RD_FLOAT32) {         \

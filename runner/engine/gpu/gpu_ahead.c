@@ -5,37 +5,37 @@
 struct rd_ahead {
     rd_gpu *gpu;
     const rd_ahead_device *device;
-    rd_ahead_room room[RD_AHEAD_ROOMS];
+    rd_ahead_slot slot[RD_AHEAD_SLOTS];
     rd_gpu_ahead_counts count;
 };
 
-static int sent_event(int room)
+static int sent_event(int slot)
 {
-    return 2 * room;
+    return 2 * slot;
 }
-static int taken_event(int room)
+static int taken_event(int slot)
 {
-    return 2 * room + 1;
+    return 2 * slot + 1;
 }
 
-int rd_ahead_place(const rd_ahead_room room[RD_AHEAD_ROOMS], size_t bytes)
+int rd_ahead_place(const rd_ahead_slot slot[RD_AHEAD_SLOTS], size_t bytes)
 {
     int best = -1;
-    for (int i = 0; i < RD_AHEAD_ROOMS; i++) {
-        if (room[i].host) continue;
-        const bool fits = room[i].bytes >= bytes,
-                   best_fits = best >= 0 && room[best].bytes >= bytes;
-        if (best < 0 || (fits ? !best_fits || room[i].bytes < room[best].bytes
-                              : !best_fits && room[i].bytes > room[best].bytes))
+    for (int i = 0; i < RD_AHEAD_SLOTS; i++) {
+        if (slot[i].host) continue;
+        const bool fits = slot[i].bytes >= bytes,
+                   best_fits = best >= 0 && slot[best].bytes >= bytes;
+        if (best < 0 || (fits ? !best_fits || slot[i].bytes < slot[best].bytes
+                              : !best_fits && slot[i].bytes > slot[best].bytes))
             best = i;
     }
     return best;
 }
 
-int rd_ahead_find(const rd_ahead_room room[RD_AHEAD_ROOMS], const void *host, size_t bytes)
+int rd_ahead_find(const rd_ahead_slot slot[RD_AHEAD_SLOTS], const void *host, size_t bytes)
 {
-    for (int i = 0; i < RD_AHEAD_ROOMS; i++)
-        if (host && room[i].host == host && bytes <= room[i].sent) return i;
+    for (int i = 0; i < RD_AHEAD_SLOTS; i++)
+        if (host && slot[i].host == host && bytes <= slot[i].sent) return i;
     return -1;
 }
 
@@ -52,17 +52,17 @@ rd_code rd_ahead_new(rd_gpu *g, const rd_ahead_device *d, rd_ahead **out, rd_sta
 void rd_ahead_free(rd_ahead *a)
 {
     if (!a) return;
-    for (int i = 0; i < RD_AHEAD_ROOMS; i++) a->device->put(a->gpu, a->room[i].at);
+    for (int i = 0; i < RD_AHEAD_SLOTS; i++) a->device->put(a->gpu, a->slot[i].at);
     free(a);
 }
 
-/* False: it cannot be had, now and later. */
-static bool gpu_ahead_grow(rd_ahead *a, rd_ahead_room *r, size_t bytes)
+/* Grows the device memory of a slot. False: the device has no memory for it, now and later. */
+static bool gpu_ahead_grow(rd_ahead *a, rd_ahead_slot *r, size_t bytes)
 {
     if (r->bytes >= bytes) return true;
     a->device->put(a->gpu, r->at);
     a->count.bytes -= r->bytes;
-    *r = (rd_ahead_room){.at = a->device->get(a->gpu, bytes)};
+    *r = (rd_ahead_slot){.at = a->device->get(a->gpu, bytes)};
     a->count.is_short = !r->at;
     if (r->at) r->bytes = bytes;
     a->count.bytes += r->bytes;
@@ -72,13 +72,13 @@ static bool gpu_ahead_grow(rd_ahead *a, rd_ahead_room *r, size_t bytes)
 rd_code rd_ahead_send(rd_ahead *a, const void *host, size_t bytes, rd_status *st)
 {
     rd_ahead_forget(a, host, bytes);
-    const int i = rd_ahead_place(a->room, bytes);
-    if (i < 0 || a->count.is_short || !gpu_ahead_grow(a, &a->room[i], bytes)) return st->code;
+    const int i = rd_ahead_place(a->slot, bytes);
+    if (i < 0 || a->count.is_short || !gpu_ahead_grow(a, &a->slot[i], bytes)) return st->code;
     RD_TRY(a->device->wait(a->gpu, RD_QUEUE_COPIES, taken_event(i), st));
-    RD_TRY(a->device->up(a->gpu, a->room[i].at, host, bytes, st));
+    RD_TRY(a->device->up(a->gpu, a->slot[i].at, host, bytes, st));
     RD_TRY(a->device->record(a->gpu, RD_QUEUE_COPIES, sent_event(i), st));
-    a->room[i].host = host;
-    a->room[i].sent = bytes;
+    a->slot[i].host = host;
+    a->slot[i].sent = bytes;
     a->count.sent++;
 done:
     return st->code;
@@ -86,11 +86,11 @@ done:
 
 bool rd_ahead_take(rd_ahead *a, void *device, const void *host, size_t bytes, rd_status *st)
 {
-    const int i = rd_ahead_find(a->room, host, bytes);
+    const int i = rd_ahead_find(a->slot, host, bytes);
     if (i < 0) return false;
-    a->room[i].host = NULL;
+    a->slot[i].host = NULL;
     RD_TRY(a->device->wait(a->gpu, RD_QUEUE_OPS, sent_event(i), st));
-    RD_TRY(a->device->copy(a->gpu, device, a->room[i].at, bytes, st));
+    RD_TRY(a->device->copy(a->gpu, device, a->slot[i].at, bytes, st));
     RD_TRY(a->device->record(a->gpu, RD_QUEUE_OPS, taken_event(i), st));
     a->count.taken++;
 done:
@@ -100,8 +100,8 @@ done:
 void rd_ahead_forget(rd_ahead *a, const void *host, size_t bytes)
 {
     const unsigned char *from = host;
-    for (int i = 0; i < RD_AHEAD_ROOMS; i++) {
-        rd_ahead_room *r = &a->room[i];
+    for (int i = 0; i < RD_AHEAD_SLOTS; i++) {
+        rd_ahead_slot *r = &a->slot[i];
         const unsigned char *at = r->host;
         if (at && at < from + bytes && from < at + r->sent) r->host = NULL;
     }

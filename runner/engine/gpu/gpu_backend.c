@@ -1,5 +1,5 @@
-/* gpu_backend.c -- the GPU's table of backend_impl.h, in builds that have one (CUDA=1 or CUDA=emulated): every entry
- * calls gpu.h. */
+/* gpu_backend.c -- the GPU's table of backend_impl.h, in builds with a GPU (CUDA=1 or
+ * CUDA=emulated). Every entry calls gpu.h. */
 #include "../backend_impl.h"
 #include "gpu_rnn.h"
 #include <stdio.h>
@@ -149,7 +149,7 @@ static rd_code gpu_cast(rd_backend *b, int64_t n, const void *x, rd_element from
 
 /* ---- what libraries have for whole ops ---- */
 
-/* Images on a GPU are NHWC. */
+/* Returns no layout: images on a GPU are NHWC. */
 static rd_code gpu_conv_layout(rd_backend *b, const void **layout, rd_status *st)
 {
     (void)b;

@@ -1,4 +1,6 @@
-/* gpu_cast.cu -- elements of one type to another: eight a thread where both arrays begin at a multiple of 16 bytes. */
+/* gpu_cast.cu -- converts elements of one type to another.
+ *
+ * A thread converts eight elements if both arrays begin at a multiple of 16 bytes. */
 #include "element_device.h"
 
 template <int V, typename From, typename To>

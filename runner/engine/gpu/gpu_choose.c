@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_ROWS = 6 /* of the table: a message has RD_MSG_BYTES */ };
+enum {
+    /* rows of the table: a message has RD_MSG_BYTES bytes */
+    MOST_ROWS = 6
+};
 
 const char *rd_device_name(rd_device d)
 {
@@ -24,7 +27,7 @@ static bool same_gpu(const rd_gpu_seat *a, const rd_gpu_seat *b)
     return a->host_index == b->host_index && strcmp(a->uuid, b->uuid) == 0;
 }
 
-/* The first rank that has the GPU of rank r. */
+/* Returns the first rank that has the GPU of rank r. */
 static int owner_of(const rd_gpu_seat *seat, int r)
 {
     int first = 0;
@@ -39,7 +42,7 @@ static int ranks_on(const rd_gpu_seat *seat, int n, int owner)
     return k;
 }
 
-/* How many GPUs the ranks of one host have. */
+/* Returns the number of GPUs that the ranks of one host have. */
 static int gpus_of(const rd_gpu_seat *seat, int n, int host_index)
 {
     int k = 0;
@@ -47,7 +50,7 @@ static int gpus_of(const rd_gpu_seat *seat, int n, int host_index)
     return k;
 }
 
-/* The ranks of the first host that has too many, GPU by GPU. */
+/* Reports the ranks of the first host that has too many ranks, GPU by GPU. */
 static rd_code gpu_choose_refuse(const rd_gpu_seat *seat, int n, int clash, rd_status *st)
 {
     rd_strbuf b = {0};
@@ -85,8 +88,8 @@ static bool one_host(const rd_gpu_seat *seat, int n)
     return true;
 }
 
-/* "2 x NVIDIA H100 80GB HBM3 on node07, one rank each" */
-static void say_gpus(const rd_gpu_seat *seat, int n, rd_gpu_choice *out)
+/* Writes the text for the banner: "2 x NVIDIA H100 80GB HBM3 on node07, one rank each". */
+static void describe_gpus(const rd_gpu_seat *seat, int n, rd_gpu_choice *out)
 {
     int gpus = 0, hosts = 0, most = 0;
     bool same_name = true;
@@ -166,7 +169,7 @@ rd_code rd_gpu_choose(rd_device asked, bool allow_shared, bool compiled, const r
         out->shared = true;
     }
     out->device = RD_DEVICE_CUDA;
-    say_gpus(seat, n, out);
+    describe_gpus(seat, n, out);
     return st->code;
 }
 
@@ -195,10 +198,12 @@ bool rd_nccl_settings(char out[160])
 int64_t rd_gpu_batch_that_fits(int64_t batch, uint64_t fixed, uint64_t used, uint64_t asked,
                                uint64_t left)
 {
-    const double need = (double)used + (double)asked - (double)fixed; /* at least, of the step */
-    const double room = 0.9 * ((double)used + (double)left) - (double)fixed;
-    if (batch < 1 || need <= 0.0 || room <= 0.0) return 0;
-    int64_t fits = (int64_t)((double)batch * room / need);
-    if (fits >= batch) fits = batch - 1; /* free memory in pieces: less is needed all the same */
+    /* the step needs at least this */
+    const double need = (double)used + (double)asked - (double)fixed;
+    const double usable = 0.9 * ((double)used + (double)left) - (double)fixed;
+    if (batch < 1 || need <= 0.0 || usable <= 0.0) return 0;
+    int64_t fits = (int64_t)((double)batch * usable / need);
+    /* free memory is in pieces, so a smaller batch is needed even if the bytes suffice */
+    if (fits >= batch) fits = batch - 1;
     return fits >= 16 ? fits / 8 * 8 : fits;
 }

@@ -6,19 +6,26 @@
 #include <string.h>
 
 enum {
-    MOST_KEYS = 256,      /* remembered; the one not used for longest makes room */
-    MOST_GRAPHED = 32,    /* of these have graphs */
-    MOST_TASKS = 512,     /* of a segment: the GPU begins while the host goes on */
-    POST_MOST = 64 << 10, /* bytes of an array that goes with the letter */
-    LETTER_MOST = 1 << 20,
-    STRIKES = 2, /* one after the other: the graphs of a key are made anew */
-    RENEWALS = 3 /* then the key has had its chances */
+    /* number of keys remembered; a new key replaces the key that was not used for the longest
+     * time */
+    MOST_KEYS = 256,
+    /* number of keys that have graphs */
+    MOST_GRAPHED = 32,
+    /* number of tasks in a segment: the GPU begins while the host goes on */
+    MOST_TASKS = 512,
+    /* largest array in bytes that travels in the upload buffer */
+    POST_MOST = 64 << 10,
+    UPLOAD_MOST = 1 << 20,
+    /* number of failed replays in a row, after which the graphs of a key are made again */
+    STRIKES = 2,
+    /* number of times that graphs of a key are made again, before the key is given up */
+    RENEWALS = 3
 };
 
 typedef struct segment {
-    rd_gpu_tasks tasks; /* with the arguments of the last time */
+    rd_gpu_tasks tasks; /* with the arguments of the last run */
     rd_gpu_graph *graph;
-    size_t letter; /* room */
+    size_t upload; /* capacity of the upload buffer */
     uint64_t bytes;
 } segment;
 
@@ -41,9 +48,9 @@ struct rd_graphs {
     enum state state;
     entry *now;
     rd_gpu_tasks rec; /* RECORD: the segment so far */
-    int segment, i;   /* REPLAY: where in now's list */
-    unsigned char *letter;
-    size_t letter_used, letter_room;
+    int segment, i;   /* REPLAY: place in the list of `now` */
+    unsigned char *upload;
+    size_t upload_used, upload_capacity;
     rd_gpu_graph_counts count;
     char note[256];
     bool noted;
@@ -56,31 +63,32 @@ static void tasks_release(rd_gpu_tasks *t)
     *t = (rd_gpu_tasks){0};
 }
 
-/* Twice as large, or `least`. */
-static rd_code enlarge(void *list, size_t each, size_t least, size_t *room, rd_status *st)
+/* Doubles the capacity of a list, to at least `least`. */
+static rd_code enlarge(void *list, size_t each, size_t least, size_t *capacity, rd_status *st)
 {
     void *p;
     memcpy(&p, list, sizeof p);
-    size_t more = 2 * *room > least ? 2 * *room : least;
+    size_t more = 2 * *capacity > least ? 2 * *capacity : least;
     p = realloc(p, more * each);
     if (!p) return rd_fail(st, RD_EENV, "out of memory for the list of a step's launches");
     memcpy(list, &p, sizeof p);
-    *room = more;
+    *capacity = more;
     return st->code;
 }
 
 static rd_code gpu_graph_append(rd_gpu_tasks *t, rd_gpu_run *run, const void *args, size_t bytes,
                                 size_t fixed, rd_status *st)
 {
-    const size_t room = (bytes + 15) / 16 * 16;
+    const size_t padded = (bytes + 15) / 16 * 16;
     size_t cap = (size_t)t->cap;
     if (t->n == t->cap) RD_TRY(enlarge(&t->task, sizeof *t->task, MOST_TASKS / 8, &cap, st));
     t->cap = (int)cap;
-    if (t->room - t->used < room) RD_TRY(enlarge(&t->args, 1, t->used + room + 4096, &t->room, st));
+    if (t->capacity - t->used < padded)
+        RD_TRY(enlarge(&t->args, 1, t->used + padded + 4096, &t->capacity, st));
     memcpy(t->args + t->used, args, bytes);
     t->task[t->n++] = (rd_gpu_task){
         .run = run, .bytes = (uint32_t)bytes, .fixed = (uint32_t)fixed, .at = t->used};
-    t->used += room;
+    t->used += padded;
 done:
     return st->code;
 }
@@ -115,13 +123,14 @@ void rd_graphs_free(rd_graphs *q)
     if (!q) return;
     for (int i = 0; i < q->n_entries; i++) drop_segments(q, &q->entry[i]);
     tasks_release(&q->rec);
-    free(q->letter);
+    free(q->upload);
     free(q);
 }
 
 /* ---- keys ---- */
 
-/* The one not used for longest, among those that have graphs or among all. */
+/* Returns the entry that was not used for the longest time, among those with graphs or among
+ * all. */
 static entry *oldest(rd_graphs *q, bool graphed)
 {
     entry *old = NULL;
@@ -142,7 +151,7 @@ static entry *entry_of(rd_graphs *q, uint64_t key)
     return e;
 }
 
-static void gpu_graph_make_room(rd_graphs *q)
+static void gpu_graph_evict(rd_graphs *q)
 {
     int graphed = 0;
     for (int i = 0; i < q->n_entries; i++) graphed += q->entry[i].n > 0;
@@ -165,8 +174,8 @@ static void gpu_graph_give_up(rd_graphs *q, entry *e, const char *why)
 
 /* ---- segments ---- */
 
-/* The first n tasks, one by one. */
-static rd_code play(rd_graphs *q, const rd_gpu_tasks *t, int n, rd_status *st)
+/* Runs the first n tasks one by one. */
+static rd_code run_tasks(rd_graphs *q, const rd_gpu_tasks *t, int n, rd_status *st)
 {
     for (int i = 0; i < n; i++) {
         const void *args = rd_gpu_args(t, i);
@@ -174,28 +183,29 @@ static rd_code play(rd_graphs *q, const rd_gpu_tasks *t, int n, rd_status *st)
             RD_TRY(t->task[i].run(q->gpu, args, st));
         } else {
             const rd_gpu_post *p = args;
-            RD_TRY(q->maker->up(q->gpu, p->to, q->letter + p->from, p->bytes, st));
+            RD_TRY(q->maker->up(q->gpu, p->to, q->upload + p->from, p->bytes, st));
         }
     }
 done:
     return st->code;
 }
 
-/* The program took another way than the last time, or the graph does not take what is new: what was written down of
- * this segment, and what comes, is launched one by one. */
-static rd_code leave(rd_graphs *q, rd_status *st)
+/* Leaves the graph: the program took another way than the last time, or the graph cannot take the
+ * new arguments. The recorded tasks of this segment, and all later tasks, are launched one by
+ * one. */
+static rd_code leave_graph(rd_graphs *q, rd_status *st)
 {
     entry *e = q->now;
     q->state = PLAIN;
     q->count.left++;
-    if (q->segment < e->n) RD_TRY(play(q, &e->segment[q->segment].tasks, q->i, st));
+    if (q->segment < e->n) RD_TRY(run_tasks(q, &e->segment[q->segment].tasks, q->i, st));
     if (++e->strikes < STRIKES) goto done;
     drop_segments(q, e);
     e->seen = 1;
     e->strikes = 0;
     if (++e->renewals == RENEWALS) gpu_graph_give_up(q, e, "their work is never the same twice");
 done:
-    q->letter_used = 0;
+    q->upload_used = 0;
     return st->code;
 }
 
@@ -203,9 +213,9 @@ static rd_code gpu_graph_start(rd_graphs *q, segment *s, rd_status *st)
 {
     q->count.started++;
     q->count.tasks += s->tasks.n;
-    RD_TRY(q->maker->start(q->gpu, s->graph, q->letter, q->letter_used, st));
+    RD_TRY(q->maker->start(q->gpu, s->graph, q->upload, q->upload_used, st));
 done:
-    q->letter_used = 0;
+    q->upload_used = 0;
     return st->code;
 }
 
@@ -218,16 +228,16 @@ static rd_code flush_record(rd_graphs *q, rd_status *st)
     if (e->n == e->cap) RD_TRY(enlarge(&e->segment, sizeof *e->segment, 4, &cap, st));
     e->cap = (int)cap;
     segment *s = &e->segment[e->n++];
-    *s = (segment){.tasks = q->rec, .letter = q->letter_used + q->letter_used / 4 + 1024};
+    *s = (segment){.tasks = q->rec, .upload = q->upload_used + q->upload_used / 4 + 1024};
     q->rec = (rd_gpu_tasks){0};
-    if (q->maker->make(q->gpu, &s->tasks, s->letter, &s->graph, &s->bytes, &own) == RD_OK) {
+    if (q->maker->make(q->gpu, &s->tasks, s->upload, &s->graph, &s->bytes, &own) == RD_OK) {
         q->count.graphs++;
         q->count.bytes += s->bytes;
         return gpu_graph_start(q, s, st);
     }
     q->state = PLAIN;
-    RD_TRY(play(q, &s->tasks, s->tasks.n, st));
-    q->letter_used = 0;
+    RD_TRY(run_tasks(q, &s->tasks, s->tasks.n, st));
+    q->upload_used = 0;
     gpu_graph_give_up(q, e, own.msg);
 done:
     return st->code;
@@ -238,14 +248,14 @@ static rd_code flush_replay(rd_graphs *q, rd_status *st)
     entry *e = q->now;
     if (q->i == 0) return st->code;
     segment *s = &e->segment[q->segment];
-    if (q->i < s->tasks.n || q->letter_used > s->letter) return leave(q, st);
+    if (q->i < s->tasks.n || q->upload_used > s->upload) return leave_graph(q, st);
     for (int i = 0; i < s->tasks.n; i++) {
         rd_gpu_task *t = &s->tasks.task[i];
         rd_status own = {.code = RD_OK};
         if (!t->changed) continue;
         if (q->maker->set(q->gpu, s->graph, i, t, rd_gpu_args(&s->tasks, i), &own) != RD_OK) {
-            e->strikes = STRIKES; /* it may be half changed */
-            return leave(q, st);
+            e->strikes = STRIKES; /* the graph may be half changed */
+            return leave_graph(q, st);
         }
         t->changed = false;
         q->count.set++;
@@ -269,12 +279,12 @@ rd_code rd_graphs_begin(rd_graphs *q, uint64_t key, rd_status *st)
     entry *e = q->now = entry_of(q, key);
     e->used = ++q->clock;
     q->rec.n = 0;
-    q->rec.used = q->letter_used = 0;
+    q->rec.used = q->upload_used = 0;
     q->segment = q->i = 0;
     q->state = PLAIN;
     if (e->never || e->seen++ == 0) return st->code;
     q->state = e->n > 0 ? REPLAY : RECORD;
-    if (q->state == RECORD) gpu_graph_make_room(q);
+    if (q->state == RECORD) gpu_graph_evict(q);
     return st->code;
 }
 
@@ -288,14 +298,15 @@ rd_code rd_graphs_end(rd_graphs *q, rd_status *st)
         else
             q->now->strikes = 0;
     }
-    /* A failure on the way: half of a step is no graph. */
+    /* After a failure the segments are dropped: half of a step is no graph. */
     if (q->state == RECORD && st->code != RD_OK) drop_segments(q, q->now);
     q->state = CLOSED;
     return st->code;
 }
 
-/* Whether the task fits where the list is now; its arguments are then those of the list. */
-static bool accept(rd_graphs *q, rd_gpu_run *run, const void *args, size_t bytes, size_t fixed)
+/* Returns whether the task fits at the current place of the list. If so, its arguments replace
+ * those in the list. */
+static bool accept_task(rd_graphs *q, rd_gpu_run *run, const void *args, size_t bytes, size_t fixed)
 {
     if (q->segment >= q->now->n) return false;
     rd_gpu_tasks *t = &q->now->segment[q->segment].tasks;
@@ -312,9 +323,9 @@ static bool accept(rd_graphs *q, rd_gpu_run *run, const void *args, size_t bytes
     return true;
 }
 
-/* Written down: true; else it has to be done now. */
-static bool write_down(rd_graphs *q, rd_gpu_run *run, const void *args, size_t bytes, size_t fixed,
-                       rd_status *st)
+/* Records a task. False: the caller must run it now. */
+static bool record_task(rd_graphs *q, rd_gpu_run *run, const void *args, size_t bytes, size_t fixed,
+                        rd_status *st)
 {
     if (q->state == CLOSED) return false;
     q->count.all++;
@@ -325,8 +336,8 @@ static bool write_down(rd_graphs *q, rd_gpu_run *run, const void *args, size_t b
         return true;
     }
     if (q->state != REPLAY) return false;
-    if (!accept(q, run, args, bytes, fixed)) {
-        (void)leave(q, st);
+    if (!accept_task(q, run, args, bytes, fixed)) {
+        (void)leave_graph(q, st);
         return false;
     }
     if (q->i == MOST_TASKS) (void)flush_replay(q, st);
@@ -336,7 +347,7 @@ static bool write_down(rd_graphs *q, rd_gpu_run *run, const void *args, size_t b
 rd_code rd_graphs_task(rd_graphs *q, rd_gpu *g, rd_gpu_run *run, const void *args, size_t bytes,
                        size_t fixed, rd_status *st)
 {
-    if (q && write_down(q, run, args, bytes, fixed, st)) return st->code;
+    if (q && record_task(q, run, args, bytes, fixed, st)) return st->code;
     return st->code == RD_OK ? run(g, args, st) : st->code;
 }
 
@@ -347,16 +358,17 @@ bool rd_graphs_up(rd_graphs *q, void *device, const void *host, size_t bytes, rd
         q->count.all++;
         return false;
     }
-    if (bytes > POST_MOST || q->letter_used + bytes > LETTER_MOST)
+    if (bytes > POST_MOST || q->upload_used + bytes > UPLOAD_MOST)
         return rd_graphs_flush(q, st) != RD_OK;
-    const size_t room = (bytes + 15) / 16 * 16;
-    if (q->letter_room - q->letter_used < room &&
-        enlarge(&q->letter, 1, q->letter_used + room + POST_MOST, &q->letter_room, st) != RD_OK)
+    const size_t padded = (bytes + 15) / 16 * 16;
+    if (q->upload_capacity - q->upload_used < padded &&
+        enlarge(&q->upload, 1, q->upload_used + padded + POST_MOST, &q->upload_capacity, st) !=
+            RD_OK)
         return true;
-    const rd_gpu_post p = {device, q->letter_used, bytes};
-    memcpy(q->letter + q->letter_used, host, bytes);
-    q->letter_used += room;
-    return write_down(q, NULL, &p, sizeof p, 0, st) || st->code != RD_OK;
+    const rd_gpu_post p = {device, q->upload_used, bytes};
+    memcpy(q->upload + q->upload_used, host, bytes);
+    q->upload_used += padded;
+    return record_task(q, NULL, &p, sizeof p, 0, st) || st->code != RD_OK;
 }
 
 void rd_graphs_count(const rd_graphs *q, rd_gpu_graph_counts *out)

@@ -1,19 +1,24 @@
-/* gpu_graph.h -- work for a GPU that recurs, started all at once (CUDA graphs).
+/* gpu_graph.h -- starts recurring work for a GPU all at once (CUDA graphs).
  *
- * Launches cost the host some microseconds each, which is most of a step of a small model. Between rd_graphs_begin and
- * rd_graphs_end nothing is launched at once: the program runs as always, and each piece of work (a task: a function and
- * its arguments as bytes) is written down. When the host needs a result (rd_graphs_flush), the tasks since the last
- * such place, a segment, are started together: the first time under a key one by one; the second time a graph is made
- * of them; from then on each task is compared with the one at its place in the graph. Arguments that differ (a learning
- * rate, the key of a mask, an address) are set in the graph before it is started. Where a task is another one (the
- * program took another way), the segment's tasks so far and all further ones are launched one by one, in their order.
- * So no graph is ever started with an argument of an earlier step, whatever the key leaves out; a key that leaves out
- * much only costs time.
+ * Each launch costs the host some microseconds. For a small model this is most of a step. Between
+ * rd_graphs_begin and rd_graphs_end nothing is launched at once. The program runs as always, and
+ * each piece of work is recorded as a task: a function and its arguments as bytes. When the host
+ * needs a result (rd_graphs_flush), the tasks since the last flush are started together. These
+ * tasks are a segment.
  *
- * Small arrays of the host (ids, lengths) go up as one: their bytes are gathered in a letter, which is copied to an
- * address of the graph's own; in the graph a copy on the device takes each piece where it belongs, at its turn.
+ * The first time under a key, the tasks are started one by one. The second time, a graph is made of
+ * them. From then on, each task is compared with the task at its place in the graph. Arguments that
+ * differ (a learning rate, the key of a mask, an address) are set in the graph before it is
+ * started. If a task is a different one (the program took another way), the tasks of the segment so
+ * far and all later tasks are launched one by one, in their order. So no graph is ever started with
+ * an argument of an earlier step, whatever the key leaves out. A key that leaves out much only
+ * costs time.
  *
- * No type of CUDA here: what a graph is, its maker knows. Not thread-safe. */
+ * Small host arrays (ids, lengths) are uploaded together. Their bytes are gathered in an upload
+ * buffer on the host, which is copied to a fixed device address of the graph. In the graph, a copy
+ * on the device moves each piece to its place, at its turn.
+ *
+ * No type of CUDA appears here: the maker of a graph knows what it is. Not thread-safe. */
 #ifndef RD_GPU_GRAPH_H
 #define RD_GPU_GRAPH_H
 
@@ -21,27 +26,29 @@
 
 RD_C_BEGIN
 
-/* Queues one task on the stream. args: the bytes that it was given with, 16-byte aligned. */
+/* Queues one task on the stream. args: the recorded argument bytes, 16-byte aligned. */
 typedef rd_code rd_gpu_run(rd_gpu *g, const void *args, rd_status *st);
 
-/* Arguments of a task without a function: bytes of the letter, from its byte `from` on, go to device memory. */
+/* Arguments of a task without a function: a copy from byte `from` of the upload buffer to device
+ * memory. */
 typedef struct rd_gpu_post {
     void *to;
     uint64_t from, bytes;
 } rd_gpu_post;
 
 typedef struct rd_gpu_task {
-    rd_gpu_run *run;       /* NULL: an rd_gpu_post */
-    uint32_t bytes, fixed; /* of the arguments; how many of these a graph cannot change */
-    size_t at;             /* of the arguments in the list's bytes */
-    bool changed;          /* the graph has other arguments than the list */
+    rd_gpu_run *run; /* NULL: an rd_gpu_post */
+    /* bytes: size of the arguments; fixed: size of the part that a graph cannot change */
+    uint32_t bytes, fixed;
+    size_t at;    /* offset of the arguments in the list's bytes */
+    bool changed; /* the graph has other arguments than the list */
 } rd_gpu_task;
 
 typedef struct rd_gpu_tasks {
     rd_gpu_task *task;
     int n, cap;
     unsigned char *args;
-    size_t used, room;
+    size_t used, capacity;
 } rd_gpu_tasks;
 
 static inline const void *rd_gpu_args(const rd_gpu_tasks *t, int i)
@@ -49,42 +56,47 @@ static inline const void *rd_gpu_args(const rd_gpu_tasks *t, int i)
     return t->args + t->task[i].at;
 }
 
-typedef struct rd_gpu_graph rd_gpu_graph; /* the maker's */
+/* The graph type of the maker. */
+typedef struct rd_gpu_graph rd_gpu_graph;
 typedef struct rd_graph_maker {
-    /* A graph of all tasks, in their order; *bytes: of device memory. letter: bytes that its letter has room for. A
-     * failure is of this graph alone. */
-    rd_code (*make)(rd_gpu *g, const rd_gpu_tasks *t, size_t letter, rd_gpu_graph **out,
+    /* Makes a graph of all tasks, in their order. *bytes: bytes of device memory. upload: capacity
+     * of the graph's upload buffer in bytes. A failure concerns this graph alone. */
+    rd_code (*make)(rd_gpu *g, const rd_gpu_tasks *t, size_t upload, rd_gpu_graph **out,
                     uint64_t *bytes, rd_status *st);
-    /* Task i has other arguments from now on. A failure is of this graph alone. */
+    /* Sets other arguments for task i. A failure concerns this graph alone. */
     rd_code (*set)(rd_gpu *g, rd_gpu_graph *q, int i, const rd_gpu_task *task, const void *args,
                    rd_status *st);
-    rd_code (*start)(rd_gpu *g, rd_gpu_graph *q, const void *letter, size_t bytes, rd_status *st);
-    void (*drop)(rd_gpu *g, rd_gpu_graph *q); /* waits */
-    rd_code (*up)(rd_gpu *g, void *device, const void *host, size_t bytes,
-                  rd_status *st); /* at once */
+    rd_code (*start)(rd_gpu *g, rd_gpu_graph *q, const void *upload, size_t bytes, rd_status *st);
+    /* Frees the graph. Waits. */
+    void (*drop)(rd_gpu *g, rd_gpu_graph *q);
+    /* Copies from the host at once. */
+    rd_code (*up)(rd_gpu *g, void *device, const void *host, size_t bytes, rd_status *st);
 } rd_graph_maker;
 
 typedef struct rd_graphs rd_graphs;
-/* g and m are borrowed. The caller owns *out. */
+/* Creates the state. g and m are borrowed. The caller owns *out. */
 rd_code rd_graphs_new(rd_gpu *g, const rd_graph_maker *m, rd_graphs **out, rd_status *st);
-void rd_graphs_free(rd_graphs *q); /* NULL is fine */
+/* Frees q. NULL is allowed. */
+void rd_graphs_free(rd_graphs *q);
 
-/* q may be NULL in all that follows: then there are no graphs. */
+/* Begins recurring work. In all functions below q may be NULL: then there are no graphs. */
 rd_code rd_graphs_begin(rd_graphs *q, uint64_t key, rd_status *st);
-/* What is queued was started. After a failure (st) what is still written down is dropped. */
+/* Ends recurring work; the queued work was started. After a failure (st), recorded tasks are
+ * dropped. */
 rd_code rd_graphs_end(rd_graphs *q, rd_status *st);
 rd_code rd_graphs_flush(rd_graphs *q, rd_status *st);
-/* args is copied when the task is not run at once. */
+/* Runs a task or records it. In the second case args is copied. */
 rd_code rd_graphs_task(rd_graphs *q, rd_gpu *g, rd_gpu_run *run, const void *args, size_t bytes,
                        size_t fixed, rd_status *st);
-/* True: it was taken into the letter, or that failed. False: the caller copies now; all before it was started. */
+/* Puts an upload into the upload buffer. True: the buffer has the bytes, or this failed. False: the
+ * caller copies now; all earlier work was started. */
 bool rd_graphs_up(rd_graphs *q, void *device, const void *host, size_t bytes, rd_status *st);
 
 void rd_graphs_count(const rd_graphs *q, rd_gpu_graph_counts *out);
-/* One line on what fell back to single launches, once; NULL: nothing new. */
+/* Returns, once, one line about work that falls back to single launches. NULL: nothing new. */
 const char *rd_graphs_note(rd_graphs *q);
 
-/* Each backend has one, or NULL. */
+/* Returns the graphs of a gpu. Each backend has one, or NULL. */
 rd_graphs *rd_gpu_graphs(const rd_gpu *g);
 
 RD_C_END

@@ -1,7 +1,9 @@
-/* gpu_none.c -- the functions of gpu.h in a build without a GPU backend. Each one answers that there is none.
+/* gpu_none.c -- the functions of gpu.h in a build without a GPU backend. Each one answers that
+ * there is none.
  *
- * rd_gpu_count finds no GPU, so rd_gpu_new is the only function that a run can reach with a failure. The others
- * take a rd_gpu, which nobody can have here. They exist so that the program links. */
+ * rd_gpu_count finds no GPU, so rd_gpu_new is the only function that a run can reach with a
+ * failure. The others take a rd_gpu, which nobody can have here. They exist so that the program
+ * links. */
 #include "rd/backend.h"
 #include <stdio.h>
 #include <string.h>

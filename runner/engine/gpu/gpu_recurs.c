@@ -1,4 +1,5 @@
-/* gpu_recurs.c -- work that recurs: gpu.h's functions, by the graphs of the gpu (gpu_graph.h). */
+/* gpu_recurs.c -- gpu.h's functions for work that recurs; the graphs of the gpu do the work
+ * (gpu_graph.h). */
 #include "gpu_graph.h"
 
 rd_code rd_gpu_recurs(rd_gpu *g, uint64_t key, rd_status *st)

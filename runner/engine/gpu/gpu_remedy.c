@@ -7,21 +7,21 @@ static const char old_driver[] =
     "the driver is too old for this program's CUDA: update it, or build with an older CUDA Toolkit";
 static const char failed[] = "a kernel failed, this one or one before it: with RD_CUDA_SYNC=1 in "
                              "the environment the message names it; after Xid "
-                             "messages in `dmesg` the card may be at fault";
-static const char full[] = "the card's memory is full: other programs may hold it (`nvidia-smi`), "
+                             "messages in `dmesg` the GPU may be at fault";
+static const char full[] = "the GPU's memory is full: other programs may hold it (`nvidia-smi`), "
                            "or batch_size is too large";
 static const char mps[] = "the MPS service of this machine does not answer or has no place: end "
                           "it, or unset CUDA_MPS_PIPE_DIRECTORY";
 static const char peers[] =
-    "the cards cannot reach each other: NCCL_P2P_DISABLE=1 lets them go through the host";
+    "the GPUs cannot reach each other: NCCL_P2P_DISABLE=1 lets them go through the host";
 static const char dnn_parts[] = "the files of cuDNN are of different versions: only one version's "
                                 "folder may be in LD_LIBRARY_PATH "
                                 "(`tests/gpu/libraries list`)";
 static const char dnn_whole[] =
     "a file of cuDNN is missing: install the whole package, not libcudnn.so.9 alone";
-static const char dnn_other[] = "this cuDNN is for another CUDA, driver or card: install cuDNN 9 "
+static const char dnn_other[] = "this cuDNN is for another CUDA, driver or GPU: install cuDNN 9 "
                                 "for the CUDA that `run_dist --version` names";
-static const char nccl_says[] = "NCCL_DEBUG=WARN in the environment makes NCCL say more";
+static const char nccl_debug[] = "NCCL_DEBUG=WARN in the environment makes NCCL print more";
 
 typedef struct remedy {
     const char *name, *text;
@@ -29,7 +29,7 @@ typedef struct remedy {
 
 static const remedy remedies[] = {
     {"cudaErrorMemoryAllocation", full},
-    {"cudaErrorLaunchOutOfResources", "a kernel wants more registers or memory than the card has: "
+    {"cudaErrorLaunchOutOfResources", "a kernel wants more registers or memory than the GPU has: "
                                       "that is a mistake of this program"},
     {"cudaErrorInitializationError", "the driver does not start: `nvidia-smi` must work for this "
                                      "user, and /dev/nvidia* be there (in a "
@@ -40,14 +40,14 @@ static const remedy remedies[] = {
     {"cudaErrorCallRequiresNewerDriver", old_driver},
     {"cudaErrorCompatNotSupportedOnDevice",
      "a compatibility package of CUDA (cuda-compat) is in LD_LIBRARY_PATH and does not support "
-     "this card: take it out, or update the driver"},
+     "this GPU: take it out, or update the driver"},
     {"cudaErrorSystemDriverMismatch", "the driver's kernel module and its libraries differ in "
                                       "version: load the new module, or start the "
                                       "machine again"},
-    {"cudaErrorECCUncorrectable", "the card's memory is damaged: look at `nvidia-smi -q -d ECC`, "
-                                  "and use another card until this one was "
+    {"cudaErrorECCUncorrectable", "the GPU's memory is damaged: look at `nvidia-smi -q -d ECC`, "
+                                  "and use another GPU until this one was "
                                   "reset"},
-    {"cudaErrorContained", "a fault of the card's memory ended this process alone: start it again; "
+    {"cudaErrorContained", "a fault of the GPU's memory ended this process alone: start it again; "
                            "when it recurs, look at "
                            "`nvidia-smi -q -d ECC`"},
     {"cudaErrorIllegalAddress", failed},
@@ -59,12 +59,12 @@ static const remedy remedies[] = {
     {"cudaErrorLaunchFailure", failed},
     {"cudaErrorAssert", failed},
     {"cudaErrorLaunchTimeout",
-     "a display on this card limits the time of a kernel: use a card without one"},
-    {"cudaErrorDevicesUnavailable", "another process has the card for itself (compute mode, "
+     "a display on this GPU limits the time of a kernel: use a GPU without one"},
+    {"cudaErrorDevicesUnavailable", "another process has the GPU for itself (compute mode, "
                                     "`nvidia-smi -q -d COMPUTE`), or it is being "
                                     "reset"},
     {"cudaErrorSystemNotReady",
-     "cards with NVSwitch need the service nvidia-fabricmanager: start it"},
+     "GPUs with NVSwitch need the service nvidia-fabricmanager: start it"},
     {"cudaErrorMpsConnectionFailed", mps},
     {"cudaErrorMpsRpcFailure", mps},
     {"cudaErrorMpsServerNotReady", mps},
@@ -78,24 +78,25 @@ static const remedy remedies[] = {
     {"cudaErrorTooManyPeers", peers},
     {"cudaErrorOperatingSystem", "a call to the operating system failed: /dev/shm or the limits of "
                                  "the container may be too small"},
-    {"cudaErrorUnknown", "the driver does not say what: `dmesg` may have an Xid message; loading "
+    {"cudaErrorUnknown", "the driver gives no reason: `dmesg` may have an Xid message; loading "
                          "the module nvidia_uvm again, or a restart "
                          "of the machine, often helps"},
 
     {"CUBLAS_STATUS_NOT_INITIALIZED",
-     "cuBLAS found no room on the card, or a driver older than itself: `nvidia-smi` shows both"},
+     "cuBLAS found no memory on the GPU, or a driver older than itself: `nvidia-smi` shows both"},
     {"CUBLAS_STATUS_ALLOC_FAILED", full},
     {"CUBLAS_STATUS_ARCH_MISMATCH",
-     "this cuBLAS has nothing for the card: install the one of a CUDA Toolkit that supports it"},
+     "this cuBLAS has nothing for the GPU: install the one of a CUDA Toolkit that supports it"},
     {"CUBLAS_STATUS_EXECUTION_FAILED", failed},
     {"CUBLAS_STATUS_INTERNAL_ERROR",
      "often cuBLAS is of another CUDA than the driver allows: `run_dist --version` names both"},
     {"CUBLAS_STATUS_NOT_SUPPORTED",
-     "this cuBLAS cannot compute such a product on this card: install a newer one"},
+     "this cuBLAS cannot compute such a product on this GPU: install a newer one"},
 
-    {"CUDNN_STATUS_NOT_INITIALIZED", "cuDNN found no room on the card, a driver older than itself, "
-                                     "or not all of its files: `nvidia-smi` and "
-                                     "`tests/gpu/libraries list` show which"},
+    {"CUDNN_STATUS_NOT_INITIALIZED",
+     "cuDNN found no memory on the GPU, a driver older than itself, "
+     "or not all of its files: `nvidia-smi` and "
+     "`tests/gpu/libraries list` show which"},
     {"CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH", dnn_parts},
     {"CUDNN_STATUS_SERIALIZATION_VERSION_MISMATCH", dnn_parts},
     {"CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED", dnn_whole},
@@ -107,7 +108,7 @@ static const remedy remedies[] = {
     {"CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED", "the host's memory is full"},
     {"CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED", full},
     {"CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED",
-     "cuDNN compiles some kernels when they are needed, which wants NVRTC of the same CUDA "
+     "cuDNN compiles some kernels when they are needed, which needs NVRTC of the same CUDA "
      "(libnvrtc; nvidia-cuda-nvrtc by pip)"},
     {"CUDNN_STATUS_EXECUTION_FAILED", failed},
     {"CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER", failed},
@@ -115,16 +116,17 @@ static const remedy remedies[] = {
     {"CUDNN_STATUS_EXECUTION_FAILED_CUDART", failed},
 
     {"ncclUnhandledCudaError",
-     "NCCL_DEBUG=WARN in the environment makes NCCL say which call of CUDA it was"},
-    {"ncclSystemError", "NCCL_DEBUG=WARN says which; often it is /dev/shm being too small, or the "
-                        "wrong network: NCCL_SOCKET_IFNAME names "
-                        "the one to take"},
-    {"ncclInvalidUsage", "NCCL_DEBUG=WARN says why; two ranks on one GPU need NCCL 2.30 and "
+     "NCCL_DEBUG=WARN in the environment makes NCCL print which call of CUDA it was"},
+    {"ncclSystemError",
+     "NCCL_DEBUG=WARN prints which; often it is /dev/shm being too small, or the "
+     "wrong network: NCCL_SOCKET_IFNAME names "
+     "the one to take"},
+    {"ncclInvalidUsage", "NCCL_DEBUG=WARN prints why; two ranks on one GPU need NCCL 2.30 and "
                          "NCCL_MULTI_RANK_GPU_ENABLE=1, and all "
                          "ranks the same version"},
     {"ncclRemoteError", "another rank ended or its network failed: its own message says why"},
-    {"ncclInternalError", nccl_says},
-    {"ncclInvalidArgument", nccl_says},
+    {"ncclInternalError", nccl_debug},
+    {"ncclInvalidArgument", nccl_debug},
 };
 
 const char *rd_gpu_remedy(const char *name)
@@ -139,7 +141,8 @@ static void gpu_remedy_version_text(int v, char out[16])
     (void)snprintf(out, 16, "%d.%d", v / 1000, v % 1000 / 10);
 }
 
-/* The driver's branch that a CUDA of this major version came with; older drivers do not run it. */
+/* Returns the driver's branch that came with this major version of CUDA. Older drivers do not run
+ * it. */
 static int driver_branch(int runtime)
 {
     switch (runtime / 1000) {
@@ -182,17 +185,17 @@ void rd_gpu_no_gpu(const char *name, const char *words, int driver, int runtime,
                        rd_gpu_remedy(name) ? rd_gpu_remedy(name) : "");
 }
 
-void rd_gpu_not_built_for(const char *built_for, const char *card, int major, int minor,
+void rd_gpu_not_built_for(const char *built_for, const char *gpu, int major, int minor,
                           char out[RD_GPU_WHY_BYTES])
 {
-    if (card)
+    if (gpu)
         (void)snprintf(out, RD_GPU_WHY_BYTES,
-                       "this program was built for %.70s and the card is sm_%d%d (%.40s): build it "
+                       "this program was built for %.70s and the GPU is sm_%d%d (%.40s): build it "
                        "with `make CUDA=1 SM=%d%d`",
-                       built_for, major, minor, card, major, minor);
+                       built_for, major, minor, gpu, major, minor);
     else
         (void)snprintf(out, RD_GPU_WHY_BYTES,
-                       "this program was built for %.70s and the card is another: `nvidia-smi "
+                       "this program was built for %.70s and the GPU is another: `nvidia-smi "
                        "--query-gpu=compute_cap --format=csv` names it, "
                        "build it with `make CUDA=1 SM=` that number without its point",
                        built_for);

@@ -1,20 +1,23 @@
 /* gpu_rnn.c -- see gpu_rnn.h.
  *
- * The library's LSTM has eight matrices [H, width], for the gates i, f, g, o of the input and of h, and as many biases;
- * ours one kernel whose columns are the gates i, j (its g), f, o. They are copied into the library's order once per
- * change of the weights, the forget bias into the bias of f's input side; the second biases are zeros. What gnmt joins
- * to h does not depend on the loop, so that it counts as input.
+ * The library's LSTM has eight matrices [H, width], for the gates i, f, g, o of the input and of h,
+ * and eight biases. Our LSTM has one kernel whose columns are the gates i, j, f, o; j is the
+ * library's g. The weights are copied into the library's order once per change. The forget bias is
+ * added to the bias of f on the input side; the second biases are zeros. The columns that gnmt
+ * joins to h do not depend on the loop, so they count as input.
  *
- * The library's calls are no tasks of a CUDA graph, but stand between two: a call may refuse, and then other work follows.
+ * The library's calls are no tasks of a CUDA graph. They stand between two graphs, because a call
+ * may refuse, and then other work follows.
  *
- * Time-major packed rows with the longest sequence first are a layout of the library's own, and with sequences of one
- * length the padded layout, too: x, y and dy are used where they lie, but for another type or a batch that is filled
- * up. */
+ * The library has a layout for time-major packed rows with the longest sequence first. If all
+ * sequences have one length, its padded layout is the same. Then x, y and dy are used in place,
+ * unless the type differs or the batch is filled up. */
 #include "gpu_rnn.h"
 #include "gpu_graph.h"
 #include "dnn_rnn.h"
 #include "rd/environment.h"
 #include <stdio.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,18 +25,19 @@ enum { GATES = 4 };
 static const int ours_of[GATES] = {0, 2, 1,
                                    3}; /* the library's gates i, f, g, o among i, j, f, o */
 
-/* A layer's descriptor and the places in its weight space. */
+/* A layer's descriptor, and the places in its weight space. */
 typedef struct layer {
     int64_t in, H;
     rd_rnn_algo algo;
     cudnnRNNDescriptor_t desc;
-    size_t bytes; /* of the weight space */
-    int64_t
-        at[RD_RNN_MATRICES]; /* first element of: matrices of x, of h, biases of x, of h, by gate */
+    size_t bytes; /* bytes of the weight space */
+    /* first element of each matrix or bias: matrices of x, of h, biases of x, of h, by gate */
+    int64_t at[RD_RNN_MATRICES];
     struct layer *next;
 } layer;
 
-typedef struct refusal { /* compared by bytes */
+/* A layer that the library refused. Refusals are compared by bytes. */
+typedef struct refusal {
     int64_t in, H, n_steps, n_seq, algo;
 } refusal;
 
@@ -41,25 +45,27 @@ struct rd_gpu_rnn {
     layer *first;
     cudnnRNNDataDescriptor_t x, y;
     cudnnTensorDescriptor_t state;
-    int *length; /* of each sequence, as the library wants to know them */
+    /* length of each sequence, in the order that the library needs */
+    int *length;
     int64_t cap_length;
     refusal *refused;
     int n_refused, cap_refused;
-    char words[200]; /* the last refusal's */
+    char text[200]; /* text of the last refusal */
     char note[480];
     bool has_note;
 };
 
 #define TRY_DNN(call) RD_TRY(rd_gpu_dnn_result(g, (dnn->call), #call, RD_HERE, st))
 
-/* A call that says that the sizes, the type or the card are not supported sets *no, which is not a failure. */
+/* Checks the result of a call. If the call reports that the sizes, the type or the GPU are not
+ * supported, sets *no; this is no failure. */
 static rd_code may_refuse(rd_gpu *g, cudnnStatus_t r, const char *call, const char *where, bool *no,
                           rd_status *st)
 {
     struct rd_gpu_rnn *s = *rd_gpu_rnn_of(g);
     *no = r != CUDNN_STATUS_SUCCESS && CUDNN_STATUS_CATEGORY(r) == CUDNN_STATUS_NOT_SUPPORTED;
     if (!*no) return rd_gpu_dnn_result(g, r, call, where, st);
-    (void)snprintf(s->words, sizeof s->words, "%.*s: %s", (int)strcspn(call, "("), call,
+    (void)snprintf(s->text, sizeof s->text, "%.*s: %s", (int)strcspn(call, "("), call,
                    rd_gpu_dnn_text(g, r));
     return st->code;
 }
@@ -124,7 +130,8 @@ static bool was_refused(const struct rd_gpu_rnn *s, const refusal *r)
     return false;
 }
 
-/* The same sizes are not tried again, so that a resumed run computes as the first. One line tells of all. */
+/* Remembers a refusal, so the same sizes are not tried again and a resumed run computes as the
+ * first one. One note reports all refusals. */
 static rd_code gpu_rnn_refuse(struct rd_gpu_rnn *s, const rd_lstm_layer *l, const rd_rnn_choice *c,
                               rd_status *st)
 {
@@ -139,10 +146,11 @@ static rd_code gpu_rnn_refuse(struct rd_gpu_rnn *s, const rd_lstm_layer *l, cons
     if (s->n_refused > 1) return st->code;
     s->has_note = true;
     (void)snprintf(s->note, sizeof s->note,
-                   "recurrent layer of %lld units, %lld sequences of %lld steps: not by cuDNN, "
+                   "recurrent layer of %" PRId64 " units, %" PRId64 " sequences of %" PRId64
+                   " steps: not by cuDNN, "
                    "which does not support "
                    "it (%s), but by own kernels, as others that it refuses",
-                   (long long)l->H, (long long)c->n_seq, (long long)l->n_steps, s->words);
+                   l->H, c->n_seq, l->n_steps, s->text);
     return st->code;
 }
 
@@ -180,8 +188,8 @@ static cudnnRNNAlgo_t algorithm(rd_rnn_algo a)
                                       : CUDNN_RNN_ALGO_STANDARD;
 }
 
-/* Where a matrix or a bias begins, counted from `base`, a weight space. *no: its shape is not what the weights are
- * rearranged for. */
+/* Returns the place of a matrix or a bias, counted from `base`, a weight space. *no: its shape is
+ * not the one for which the weights are rearranged. */
 static rd_code gpu_rnn_place(rd_gpu *g, const rd_dnn_rnn *dnn, const layer *l, const void *base,
                              int gate, bool bias, int64_t cols, int64_t *at, bool *no,
                              rd_status *st)
@@ -207,7 +215,7 @@ static rd_code gpu_rnn_place(rd_gpu *g, const rd_dnn_rnn *dnn, const layer *l, c
         (!bias && (dim[1] != l->H || dim[2] != cols)) || !row_major || offset % size != 0 ||
         offset + (size_t)(l->H * cols) * size > l->bytes) {
         *no = true;
-        (void)snprintf(s->words, sizeof s->words,
+        (void)snprintf(s->text, sizeof s->text,
                        "cudnnGetRNNWeightParams: weights lie in another way than is known");
     }
     *at = (int64_t)(offset / size);
@@ -234,7 +242,7 @@ static rd_code layer_new(rd_gpu *g, const rd_dnn_rnn *dnn, const rd_lstm_layer *
                                            (int32_t)l->H, (int32_t)l->H, 1, NULL, io),
                   no);
     TRY_OR_REFUSE(cudnnGetRNNWeightSpaceSize(dnn->handle, l->desc, &l->bytes), no);
-    RD_TRY(rd_gpu_get(g, l->bytes, &base, st)); /* to ask for addresses within */
+    RD_TRY(rd_gpu_get(g, l->bytes, &base, st)); /* the library needs a base to return addresses */
     for (int side = 0; side < 2; side++)
         for (int k = 0; k < GATES; k++) {
             const int gate = side * GATES + k;
@@ -269,29 +277,31 @@ done:
     return st->code;
 }
 
-/* Lengths of a batch, by row of the first step: those that are filled up are as long as all. */
+/* Computes the lengths of a batch, by row of the first step. Sequences that fill the batch up are
+ * as long as the longest one. */
 static rd_code lengths(struct rd_gpu_rnn *s, const rd_lstm_layer *l, const rd_rnn_choice *c,
                        rd_status *st)
 {
     if (s->cap_length < c->n_seq) {
         int *more = realloc(s->length, (size_t)c->n_seq * sizeof *more);
         if (!more)
-            return rd_fail(st, RD_EENV, "out of memory for the lengths of %lld sequences",
-                           (long long)c->n_seq);
+            return rd_fail(st, RD_EENV, "out of memory for the lengths of %" PRId64 " sequences",
+                           c->n_seq);
         s->length = more;
         s->cap_length = c->n_seq;
     }
     for (int64_t i = 0; i < c->n_seq; i++) s->length[i] = (int)l->n_steps;
     if (c->algo != RD_RNN_STANDARD) return st->code;
-    for (int64_t t = l->n_steps - 1, i = 0; t >= 0;
-         t--) { /* longest first: the last step tells who is as long as all */
+    /* longest first: the number of rows in the last step is the number of sequences with full
+     * length */
+    for (int64_t t = l->n_steps - 1, i = 0; t >= 0; t--) {
         const int64_t n = l->off[t + 1] - l->off[t];
         for (; i < n; i++) s->length[i] = (int)t + 1;
     }
     return st->code;
 }
 
-/* Everything that a call needs to know of a batch. */
+/* The arguments of a call that depend on the batch. */
 typedef struct batch {
     const rd_dnn_rnn *dnn;
     struct rd_gpu_rnn *s;
@@ -322,7 +332,7 @@ static rd_code gpu_rnn_begin(rd_gpu *g, const rd_lstm_layer *l, const rd_rnn_cho
                                             : CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED;
     const int dim[] = {1, (int)c->n_seq, (int)l->H},
               stride[] = {(int)(c->n_seq * l->H), (int)l->H, 1};
-    float zero[2] = {0.0f, 0.0f}; /* in any type */
+    float zero[2] = {0.0f, 0.0f}; /* zero in every type */
     TRY_DNN(cudnnSetRNNDataDescriptor(s->x, type, layout, (int)l->n_steps, (int)c->n_seq,
                                       (int)b->l->in, s->length, zero));
     TRY_DNN(cudnnSetRNNDataDescriptor(s->y, type, layout, (int)l->n_steps, (int)c->n_seq, (int)l->H,
@@ -363,7 +373,7 @@ static rd_rnn_weights matrices(const rd_lstm_layer *l, const layer *at)
     return w;
 }
 
-/* The weights in the library's order: kept with weights that are held, else in scratch memory. */
+/* Returns the weights in the library's order: kept with held weights, else in scratch memory. */
 static rd_code weight_space(rd_gpu *g, const rd_lstm_layer *l, const layer *at, rd_arena *scratch,
                             void **out, rd_status *st)
 {
@@ -508,7 +518,8 @@ rd_code rd_gpu_lstm_backward(rd_gpu *g, const rd_lstm_layer *l, const rd_lstm_ke
                                           v->reserve_bytes, v->reserve),
                   refused);
     RD_TRY(rd_gpu_dnn_queued(g, "cudnnRNNBackwardData_v8", st));
-    if (l->dW || l->db) { /* added by the library to zeros, by a kernel to what is there */
+    /* the library adds its gradients to zeros, and a kernel adds the sums to the old values */
+    if (l->dW || l->db) {
         RD_TRY(rd_arena_zero(scratch, b.l->bytes, &dw, st));
         RD_TRY(rd_graphs_flush(rd_gpu_graphs(g), st));
         TRY_OR_REFUSE(cudnnRNNBackwardWeights_v8(dnn->handle, b.l->desc, CUDNN_WGRAD_MODE_ADD, NULL,

@@ -1,4 +1,4 @@
-/* gpu_rnn.cu -- see gpu_rnn.h: rows and weights from our order to cuDNN's, and back. */
+/* gpu_rnn.cu -- see gpu_rnn.h: copies rows and weights from our order to cuDNN's, and back. */
 #include "gpu_rnn.h"
 #include "rows_grid.h"
 #include "narrow_device.h"
@@ -19,7 +19,7 @@ template <int type> static __device__ inline void gpu_rnn_store(void *p, int64_t
                                                                        : rd_f16_of<false>(x));
 }
 
-/* The packed row of row `i` of all, -1 where its sequence has ended. */
+/* Returns the packed row for row `i` of the padded batch; -1 if its sequence has ended. */
 static __device__ inline int64_t packed_row(const rd_rnn_rows &r, int64_t i)
 {
     if (!r.off) return i;
@@ -60,7 +60,7 @@ static __global__ void rows_out(rd_rnn_rows r, const void *from, float *x, bool 
     }
 }
 
-/* Tiles of 32 x 32 through shared memory, so that both sides are read and written along their rows. */
+/* Tiles of 32 x 32 in shared memory, so both sides are read and written along their rows. */
 enum { TILE = 32, TILE_ROWS = 8 };
 
 static __device__ inline int64_t our_row(const rd_rnn_matrix &m, int64_t k)
@@ -73,7 +73,7 @@ template <int type> static __global__ void weights_in(rd_rnn_weights w, void *sp
     __shared__ float tile[TILE][TILE + 1];
     const rd_rnn_matrix m = w.m[blockIdx.z];
     const int64_t k0 = (int64_t)blockIdx.x * TILE, h0 = (int64_t)blockIdx.y * TILE;
-    if (k0 >= m.cols) return; /* all threads of the block */
+    if (k0 >= m.cols) return; /* true for all threads of the block */
     for (int y = threadIdx.y; y < TILE; y += TILE_ROWS) {
         const int64_t k = k0 + y, h = h0 + threadIdx.x;
         if (k < m.cols && h < w.H)

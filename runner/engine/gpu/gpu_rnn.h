@@ -1,4 +1,5 @@
-/* gpu_rnn.h -- an LSTM over all time steps of a packed batch by cuDNN, where rnn_choose.h takes it. */
+/* gpu_rnn.h -- an LSTM over all time steps of a packed batch by cuDNN, if rnn_choose.h chooses
+ * cuDNN. */
 #ifndef RD_GPU_RNN_H
 #define RD_GPU_RNN_H
 
@@ -6,7 +7,7 @@
 
 RD_C_BEGIN
 
-/* As rd_lstm_forward and rd_lstm_backward. */
+/* Do the work of rd_lstm_forward and rd_lstm_backward. */
 rd_code rd_gpu_lstm_forward(rd_gpu *g, const char *cell, const rd_lstm_layer *l, const float *x,
                             const float *a, float *y, bool keep, rd_arena *kept, rd_arena *scratch,
                             rd_lstm_kept *v, rd_status *st);
@@ -15,39 +16,44 @@ rd_code rd_gpu_lstm_backward(rd_gpu *g, const rd_lstm_layer *l, const rd_lstm_ke
                              bool *refused, rd_status *st);
 
 /* ---- for the drivers ---- */
-void rd_gpu_rnn_begin(void);     /* of rd_gpu_new: before a library is loaded */
-void rd_gpu_rnn_free(rd_gpu *g); /* of rd_gpu_free: while the library's handle is there */
-int rd_gpu_dnn_version(
-    void); /* of cuDNN: major * 10000 + minor * 100 + patch; 0: it cannot be loaded */
+/* For rd_gpu_new, before a library is loaded. */
+void rd_gpu_rnn_begin(void);
+/* For rd_gpu_free, while the library's handle exists. */
+void rd_gpu_rnn_free(rd_gpu *g);
+/* Returns cuDNN's version, major * 10000 + minor * 100 + patch; 0 if it cannot be loaded. */
+int rd_gpu_dnn_version(void);
 
 /* ---- kernels (gpu_rnn.cu) ---- */
 typedef enum rd_rnn_type { RD_RNN_F32, RD_RNN_BF16, RD_RNN_F16 } rd_rnn_type;
 
-/* Rows of a packed batch, and the same rows with n_seq of them for each of n_steps steps. off (device) NULL: these are
- * one. */
+/* Rows of a packed batch, and the same rows padded to n_seq rows for each of n_steps steps. off
+ * (device) NULL: both layouts are the same. */
 typedef struct rd_rnn_rows {
     int64_t n_steps, n_seq;
     const int64_t *off;
-    int64_t in,
-        extra; /* columns of x and of a, which lie side by side in a row of the library's array */
+    /* columns of x and of a, which are side by side in a row of the library's array */
+    int64_t in, extra;
 } rd_rnn_rows;
-/* to = [x, a], zeros where a sequence has ended. */
+/* Writes to = [x, a], with zeros where a sequence has ended. */
 rd_code rd_cuda_rnn_rows_in(rd_gpu *g, rd_rnn_type type, const rd_rnn_rows *r, const float *x,
                             const float *a, void *to, rd_status *st);
-/* x (+)= its columns, a +=; NULL: not wanted. */
+/* Computes x = or x += its columns, and a += its columns. NULL: not needed. */
 rd_code rd_cuda_rnn_rows_out(rd_gpu *g, rd_rnn_type type, const rd_rnn_rows *r, const void *from,
                              float *x, bool add_x, float *a, rd_status *st);
 
-/* One gate's matrix in the library's weight space, [H, cols] from element `at` on, and in ours: columns [first, first +
- * H) of an array whose rows are ld long, the transposed of the library's. A bias is a matrix of one column. */
+/* One gate's matrix in both layouts.
+ *
+ * In the library's weight space it is [H, cols], from element `at` on. In our array, whose rows are
+ * ld long, it is columns [first, first + H) and transposed. A bias is a matrix with one column. */
 typedef struct rd_rnn_matrix {
-    const float *from; /* of the weights; NULL: zeros */
-    float *to;         /* of the gradients; NULL: not wanted */
+    const float *from; /* source, for weights; NULL: zeros */
+    float *to;         /* target, for gradients; NULL: not needed */
     int64_t at, cols;
-    int64_t split, gap; /* column k of the library is our row k, or k + gap from `split` on */
-    float plus;         /* to be added to the weights */
+    /* column k of the library is our row k for k < split, else our row k + gap */
+    int64_t split, gap;
+    float plus; /* number to add to the weights */
 } rd_rnn_matrix;
-enum { RD_RNN_MATRICES = 16 }; /* four gates: of x, of h, and two biases */
+enum { RD_RNN_MATRICES = 16 }; /* Four gates: matrices of x and of h, and two biases. */
 typedef struct rd_rnn_weights {
     rd_rnn_matrix m[RD_RNN_MATRICES];
     int64_t H, ld, most_cols;

@@ -1,12 +1,16 @@
-/* kernel.h -- what .cu files share: how a kernel is started, sums over a block, philox on the device.
+/* kernel.h -- what .cu files share: launches of kernels, sums over a block, philox on the device.
  *
- * A .cu file holds kernels and, as extern "C", the functions that start them. Host code in it leaves with RD_TRY_OR_RETURN (C++ has no goto
- * over initialisations). It is also compiled as host code by tests/support/emulated, so it keeps to what that has: threadIdx,
- * blockIdx, blockDim, gridDim (x, y, z), RD_SHARED, __shared__ arrays of constant size, __syncthreads, __shfl_xor_sync,
- * __shfl_down_sync, __shfl_sync, __ballot_sync with all 32 lanes, atomicAdd on float and int, atomicMax, atomicOr on int, and the
- * mathematical functions. Threads of a block must all reach the same __syncthreads.
+ * A .cu file contains kernels and the functions that start them, as extern "C". Its host code
+ * leaves with RD_TRY_OR_RETURN, because C++ allows no goto over initialisations.
  *
- * Sums are in a fixed order: no atomicAdd on floating-point numbers whose order could show in a result. */
+ * tests/support/emulated also compiles the file as host code, so it uses only what the emulation
+ * has: threadIdx, blockIdx, blockDim, gridDim (x, y, z), RD_SHARED, __shared__ arrays of constant
+ * size, __syncthreads, __shfl_xor_sync, __shfl_down_sync, __shfl_sync, __ballot_sync with all 32
+ * lanes, atomicAdd on float and int, atomicMax, atomicOr on int, and the mathematical functions.
+ * All threads of a block must reach the same __syncthreads.
+ *
+ * Sums have a fixed order. There is no atomicAdd on floating-point numbers whose order could affect
+ * a result. */
 #ifndef RD_KERNEL_H
 #define RD_KERNEL_H
 
@@ -22,14 +26,14 @@
 
 #ifndef RD_EMULATED
 #include <cuda_runtime.h>
-/* Dynamic shared memory of a kernel, in one or several arrays cut by hand. */
+/* Declares the dynamic shared memory of a kernel, as one array or several arrays cut by hand. */
 #define RD_SHARED(type, name)                                \
     extern __shared__ __align__(16) unsigned char rd_smem[]; \
     type *name = reinterpret_cast<type *>(rd_smem)
 #endif
 
-/* RD_LAUNCH(gpu, st, kernel, grid, block, shared bytes, arguments...): an expression of type rd_code. grid and block: dim3 or
- * a number. Nothing happens for an empty grid (0). */
+/* RD_LAUNCH(gpu, st, kernel, grid, block, shared bytes, arguments...) is an expression of type
+ * rd_code. grid and block: dim3 or a number. Nothing happens for an empty grid (0). */
 #define RD_LAUNCH(gpu, st, kernel, grid, block, shared, ...) \
     rd_launch((gpu), (st), #kernel, dim3(grid), dim3(block), (shared), kernel, __VA_ARGS__)
 
@@ -73,27 +77,29 @@ static inline rd_code rd_launch(rd_gpu *gpu, rd_status *st, const char *name, di
 }
 
 enum { RD_BLOCK = 256 };
-/* Blocks of a grid-stride loop over n elements: enough to fill any GPU, few enough to be started at once. */
+/* Returns the number of blocks for a grid-stride loop over n elements. The blocks fill any GPU, and
+ * all of them can start at once. */
 static inline unsigned rd_grid(int64_t n, int per_block = RD_BLOCK)
 {
     const int64_t b = (n + per_block - 1) / per_block;
     return (unsigned)(b < 4096 ? b : 4096);
 }
-/* for (RD_EACH(i, n)) in a kernel started with rd_grid(n). */
+/* The head of a grid-stride loop, for (RD_EACH(i, n)), in a kernel started with rd_grid(n). */
 #define RD_EACH(i, n)                                           \
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; \
     i < (n);                                                    \
     i += (int64_t)gridDim.x * blockDim.x
 
-/* Sum over the threads of a warp, in a fixed tree; each gets it. */
+/* Returns the sum over the threads of a warp, in a fixed tree. Each thread gets it. */
 template <typename T> static __device__ inline T rd_warp_sum(T x)
 {
     for (int d = 16; d > 0; d >>= 1) x += __shfl_xor_sync(0xffffffffu, x, d);
     return x;
 }
 
-/* x of all threads of the block, joined two at a time in a fixed tree; every thread gets the result. The block has a multiple of 32
- * threads, at most 1024; all of them call it. Join: a struct with static T of(T, T). */
+/* Joins x of all threads of the block, two at a time in a fixed tree. Every thread gets the result.
+ * The block has a multiple of 32 threads, at most 1024; all of them call it. Join: a struct with
+ * static T of(T, T). */
 template <typename Join, typename T> static __device__ inline T rd_block_join(T x)
 {
     __shared__ T part[32];
@@ -109,7 +115,8 @@ template <typename Join, typename T> static __device__ inline T rd_block_join(T 
 struct rd_join_sum {
     template <typename T> static __device__ inline T of(T x, T y) { return x + y; }
 };
-struct rd_join_max { /* NaN wins */
+/* The maximum; NaN wins. */
+struct rd_join_max {
     static __device__ inline float of(float x, float y) { return y > x || isnan(y) ? y : x; }
 };
 struct rd_join_least {

@@ -1,5 +1,6 @@
-/* narrow_device.h -- for kernels: float32 to 16 bits and back, by the formulas of comm_wire.c, so that the numbers are those of a
- * CPU, bit for bit. */
+/* narrow_device.h -- for kernels: float32 to 16 bits and back.
+ *
+ * The formulas are those of comm_wire.c, so the numbers equal those of a CPU, bit for bit. */
 #ifndef RD_NARROW_DEVICE_H
 #define RD_NARROW_DEVICE_H
 
@@ -15,13 +16,14 @@ template <bool saturate> static __device__ inline unsigned rd_f16_of(float x)
 {
     const uint32_t all = __float_as_uint(x), u = all & 0x7fffffffu;
     const uint32_t normal = (u - 0x38000000u + 0xfffu + (u >> 13 & 1u)) >> 13;
-    /* Added to one half, a number below 2^-14 is rounded to a multiple of 2^-24, float16's smallest. */
+    /* Adding one half rounds a number below 2^-14 to a multiple of 2^-24, the smallest number of
+     * float16. */
     const uint32_t tiny = __float_as_uint(__uint_as_float(u) + 0.5f) - 0x3f000000u;
     uint32_t h = u < 0x38800000u ? tiny : normal;
     if (saturate)
         h = u >= 0x477fe000u ? 0x7bffu : h;
     else
-        h = u >= 0x477ff000u ? 0x7c00u : h; /* from 65520 on infinity is nearer */
+        h = u >= 0x477ff000u ? 0x7c00u : h; /* from 65520 on, infinity is nearer */
     h = u == 0x7f800000u ? 0x7c00u : h;
     h = u > 0x7f800000u ? 0x7e00u : h;
     return h | (all >> 16 & 0x8000u);

@@ -1,17 +1,19 @@
-/* philox_device.h -- the dropout masks of rd/philox.h in kernels: the same bits. */
+/* philox_device.h -- the dropout masks of rd/philox.h in kernels, with the same bits. */
 #ifndef RD_PHILOX_DEVICE_H
 #define RD_PHILOX_DEVICE_H
 
 #include "rd/philox.h"
 #include <math.h>
 
-/* On the host: what a 16-bit draw must be below to be kept, as rd_philox_keep has it. */
+/* Returns the limit for 16-bit draws, like rd_philox_keep: a draw below it keeps the element. Host
+ * code. */
 static inline uint32_t rd_philox_limit(float p)
 {
     return p >= 1.0f ? 65536u : p > 0.0f ? (uint32_t)lrintf(p * 65536.0f) : 0u;
 }
 
-/* One block of eight 16-bit draws: those of elements 8 block .. 8 block + 7 of the row that (sample, t) names. */
+/* Computes one block of eight 16-bit draws, for elements 8 block .. 8 block + 7 of the row (sample,
+ * t). */
 static __device__ inline void rd_philox_block(rd_key key, uint64_t sample, uint32_t t,
                                               uint32_t block, uint32_t out[4])
 {
@@ -32,7 +34,7 @@ static __device__ inline void rd_philox_block(rd_key key, uint64_t sample, uint3
     out[3] = c3;
 }
 
-/* 1 where element j (0 .. 7) of the block is kept. */
+/* Returns 1 if element j (0 .. 7) of the block is kept. */
 static __device__ inline uint32_t rd_philox_kept(const uint32_t out[4], int j, uint32_t limit)
 {
     return (uint32_t)((out[j / 2] >> (j % 2 ? 16 : 0) & 0xFFFFu) < limit);

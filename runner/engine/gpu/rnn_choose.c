@@ -1,26 +1,34 @@
 /* rnn_choose.c -- see rnn_choose.h.
  *
- * Which model cuDNN computes: its LSTM is ours with the forget bias added to f's. Its GRU multiplies by r after the
- * recurrent product, ours before it (TensorFlow's GRUCell); slstm and glstm it has not; a projection it computes with
- * its standard algorithm alone, which takes a product and a pass for each step as our kernels do.
+ * Which models cuDNN computes: cuDNN's LSTM equals ours if the forget bias is added to the bias of
+ * f. Its GRU multiplies by r after the recurrent product, ours before it (TensorFlow's GRUCell). It
+ * has no slstm and no glstm. It computes a projection only with its standard algorithm, which takes
+ * a product and a pass for each step, like our kernels.
  *
- * What auto takes: passes that train, for what is decoded is not to depend on how sentences are put into batches, and
- * the choice does. Of these, only the persistent algorithms save launches and reading the weights again at each step.
- * They want sequences of one length. A layer runs forward in time, so that rows behind the end of a sequence change
- * nothing before it, and their gradients are zero: a batch is filled up to half as much again, or to four times its
- * rows where a layer is narrow, so that launches are what it costs. The other limits are those within which PyTorch
- * takes these algorithms on cards from compute capability 8.0 on. */
+ * What "auto" chooses: "auto" uses cuDNN only for passes that train. Decoded text must not depend
+ * on how sentences are put into batches, but the choice does. Only the persistent algorithms save
+ * launches, and save reading the weights again at each step. They need sequences of one length. A
+ * layer runs forward in time, so rows behind the end of a sequence change nothing before it, and
+ * their gradients are zero.
+ *
+ * A batch is filled up to at most 1.5 times its rows. The limit is 4 times if the layer is narrow,
+ * because launches then dominate the cost. The other limits are those within which PyTorch uses
+ * these algorithms on GPUs from compute capability 8.0 on. */
 #include "rd/rnn_choose.h"
 #include <string.h>
 
 enum {
-    BFLOAT16_SINCE = 91300, /* recurrent layers of cuDNN */
+    /* version of cuDNN since which recurrent layers have bfloat16 */
+    BFLOAT16_SINCE = 91300,
     SMALL_H = 128,
     STATIC_H = 1024,
-    STATIC_UNIT = 128, /* widths are multiples */
+    /* widths are multiples of this number */
+    STATIC_UNIT = 128,
     STATIC_BATCH = 128,
-    BATCH_UNIT = 8, /* sequences of a persistent kernel are a multiple */
-    STATIC_SM = 98, /* smaller cards cannot hold the weights */
+    /* the number of sequences of a persistent kernel is a multiple of this number */
+    BATCH_UNIT = 8,
+    /* GPUs with fewer SMs cannot store the weights */
+    STATIC_SM = 98,
     MOST_WIDTH = 1 << 20
 };
 

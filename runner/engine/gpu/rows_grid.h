@@ -1,5 +1,8 @@
-/* rows_grid.h -- kernels over (rows, columns): neighbouring threads take neighbouring columns, a block as many rows as its columns
- * leave room for. A thread may see several rows and columns: RD_EACH_ROW and RD_EACH_COLUMN are grid-stride loops. */
+/* rows_grid.h -- grids for kernels over (rows, columns).
+ *
+ * Neighbouring threads work on neighbouring columns. A block has as many rows as fit beside its
+ * columns. A thread may visit several rows and columns: RD_EACH_ROW and RD_EACH_COLUMN are
+ * grid-stride loops. */
 #ifndef RD_ROWS_GRID_H
 #define RD_ROWS_GRID_H
 
@@ -11,7 +14,7 @@ static inline dim3 rd_rows_block(int64_t columns)
     while (x < RD_BLOCK && x < columns) x *= 2;
     return dim3(x, RD_BLOCK / x);
 }
-/* Of such blocks; empty where there are no rows or no columns. */
+/* Returns a grid of such blocks; empty if there are no rows or no columns. */
 static inline dim3 rd_rows_grid(int64_t rows, int64_t columns)
 {
     const dim3 b = rd_rows_block(columns);
@@ -24,7 +27,7 @@ static inline dim3 rd_rows_grid(int64_t rows, int64_t columns)
     i += (int64_t)gridDim.y * blockDim.y
 #define RD_EACH_COLUMN(j, n) RD_EACH(j, n)
 
-/* Arrays that kernels may read and write four floats at a time. */
+/* Returns whether kernels may read and write four floats of this array at a time. */
 static inline bool rd_by_four(const void *p)
 {
     return ((uintptr_t)p & 15) == 0;

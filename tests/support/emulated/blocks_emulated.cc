@@ -1,5 +1,7 @@
-/* blocks_emulated.cc -- runs the blocks of a launch. The threads of a block are fibers, switched when one waits. A thread that
- * ends without having waited leaves its fiber to the next one, so that a kernel without barriers is a loop. */
+/* blocks_emulated.cc -- runs the blocks of a launch.
+ *
+ * The threads of a block are fibers; a waiting fiber switches to another one. A thread that ends
+ * without waiting leaves its fiber to the next thread, so a kernel without barriers is a loop. */
 #include "kernel_emulated.h"
 #include "device_emulated.h"
 #include <signal.h>
@@ -21,7 +23,12 @@ dim3 blockDim, gridDim;
 namespace
 {
 
-enum { MOST_THREADS = 1024, LANES = 32, MOST_SHARED = 48 << 10 /* what a launch gets unasked */ };
+enum {
+    MOST_THREADS = 1024,
+    LANES = 32,
+    /* MOST_SHARED: bytes of shared memory that a launch gets without asking */
+    MOST_SHARED = 48 << 10
+};
 enum { PAGE = 4096, STACK = 256 << 10 };
 enum class state : unsigned char { runs, barrier, warp, ended };
 
@@ -30,14 +37,15 @@ struct thread {
     uint3 idx;
     state is;
     fiber *on;         /* nullptr: not begun */
-    const char *where; /* it waits */
-    int op, src;       /* of what its warp does */
+    const char *where; /* the place where the thread waits */
+    int op, src;       /* the operation of its warp, and the source lane */
     unsigned mask;
     uint64_t value;
 };
 
 #if defined(__x86_64__)
-typedef void *context; /* the stack pointer; registers that calls keep lie above */
+/* the stack pointer; registers that calls preserve are stored above it */
+typedef void *context;
 extern "C" void rd_switch_stack(context *from, context to);
 asm(R"(
 .text
@@ -94,7 +102,7 @@ struct fiber {
     char *stack;
     size_t stack_bytes;
     thread *runs;
-    void *fake; /* AddressSanitizer's */
+    void *fake; /* AddressSanitizer's fake stack */
 };
 
 fiber outside; /* the stack of the caller of the launch */
@@ -108,7 +116,7 @@ int n_threads, n_begun, n_living, n_at_barrier;
 unsigned warp_living[MOST_THREADS / LANES];
 thread *ready[MOST_THREADS];
 int n_ready;
-thread *now; /* runs */
+thread *now; /* the running thread */
 const rd_kernel_call *body;
 void *body_param[RD_MOST_PARAMS];
 char *shared_end; /* a page that nobody may touch follows */
@@ -118,7 +126,7 @@ char trouble[512];
 
 enum class order { forwards, backwards, random } order_of_threads = order::forwards;
 uint64_t dice = 88172645463325252u;
-uint64_t roll(uint64_t n) /* below n */
+uint64_t roll(uint64_t n) /* a number below n */
 {
     dice ^= dice << 13;
     dice ^= dice >> 7;
@@ -141,14 +149,15 @@ void switch_to(fiber *to)
     if (now) threadIdx = now->idx;
 }
 
-[[noreturn]] void give_up() /* leaves the launch; the stacks of the others are made anew */
+/* Leaves the launch; the stacks of the other fibers are made again. */
+[[noreturn]] void give_up()
 {
     now = nullptr;
     switch_to(&outside);
     abort();
 }
 
-/* The next thread that can go on: one that has been let go, else one that has not begun. */
+/* Returns the next thread that can continue: one that was released, else one that has not begun. */
 thread *next_thread()
 {
     const int waiting = n_threads - n_begun;
@@ -171,7 +180,7 @@ void let_go(thread *t)
     ready[n_ready++] = t;
 }
 
-/* From the last to the first: the last one pushed goes on first. */
+/* Releases threads from the last to the first, because the last one pushed continues first. */
 void let_go_all(int first, int n, state waits)
 {
     for (int k = 0; k < n; k++) {
@@ -182,7 +191,9 @@ void let_go_all(int first, int n, state waits)
 
 void fiber_main();
 
-void leave(thread *t) /* the running fiber waits, or is idle; t goes on, nobody: the launch */
+/* Switches to t, because the running fiber waits or is idle. nullptr: to the caller of the
+ * launch. */
+void leave(thread *t)
 {
     fiber *to = &outside;
     now = t;
@@ -219,7 +230,7 @@ void barrier_if_all()
     let_go_all(0, n_threads, state::barrier);
 }
 
-/* Lets the lanes of `mask` go when all that live wait in the same operation. */
+/* Releases the lanes of `mask` when all running lanes wait in the same operation. */
 void warp_if_all(int warp, unsigned mask)
 {
     thread *lane = threads + warp * LANES;
@@ -280,8 +291,8 @@ void fiber_main()
     const void *bottom;
     size_t bytes;
     __sanitizer_finish_switch_fiber(nullptr, &bottom, &bytes);
-    if (!outside
-             .stack) { /* a fiber that runs for the first time comes from there, or from one that did */
+    /* a fiber that runs for the first time comes from there, or from a fiber that did */
+    if (!outside.stack) {
         outside.stack = (char *)(uintptr_t)bottom;
         outside.stack_bytes = bytes;
     }
@@ -314,7 +325,8 @@ void fresh_fiber(fiber *f)
     idle[n_idle++] = f;
 }
 
-char *guarded(size_t bytes) /* a page that nobody may touch on either side */
+/* Allocates memory between two pages that nobody may touch. */
+char *guarded(size_t bytes)
 {
     char *p = (char *)mmap(nullptr, bytes + 2 * PAGE, PROT_NONE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -345,7 +357,7 @@ void read_environment()
     if (e && strcmp(e, "random") == 0) order_of_threads = order::random;
 }
 
-/* Not all threads have ended, and none can go on. */
+/* Reports that not all threads have ended, and that none can continue. */
 void describe_hang()
 {
     for (int i = 0; i < n_threads; i++)
@@ -379,7 +391,8 @@ bool run_block()
     return false;
 }
 
-/* A fault says where the kernel was; then the process ends as it would have. */
+/* A fault reports where the kernel was. Then the process ends as it would have ended without the
+ * handler. */
 struct sigaction before;
 void on_fault(int signal, siginfo_t *info, void *)
 {
@@ -468,8 +481,8 @@ extern "C" bool rd_emulated_argument(rd_gpu *gpu, rd_status *st, const char *ker
     unsigned char resident;
     const uintptr_t a = (uintptr_t)p;
     if (!p || rd_emulated_is_device(p, 0)) return true;
-    /* A word of a structure may be anything, two sizes say: only what is mapped is taken for an address, above where
-     * AddressSanitizer has its shadow. */
+    /* A word of a structure may be any value, for example two sizes. So only a mapped address
+     * counts as an address, and it must be above AddressSanitizer's shadow memory. */
     if (!sure && (a < 0x100080000000u || a >> 47 ||
                   mincore((void *)(a & ~(uintptr_t)(PAGE - 1)), 1, &resident) != 0))
         return true;

@@ -1,8 +1,11 @@
-/* copies_emulated.cc -- the second stream of the emulated GPU, on which arrays go up ahead of their turn.
+/* copies_emulated.cc -- the second stream of the emulated GPU, which uploads arrays ahead of their
+ * turn.
  *
- * A card may be late with either stream. So nothing on this one is done before something waits for it: the ops' stream for an event, or
- * the host. The ops' stream does its work at once; that it reads a room is remembered until this stream has waited for an event behind
- * it. Who reads or writes what was not waited for ends the process with a line that says so. */
+ * A GPU may be late with either stream. So this stream does nothing before something waits for it:
+ * the ops' stream for an event, or the host. The ops' stream does its work at once. If it reads a
+ * range of device memory, the file remembers the read until this stream has waited for an event
+ * behind the read. A read or write without the needed wait ends the process with a line that
+ * reports it. */
 #include "device_emulated.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,19 +19,22 @@ struct queued {
     int event;
 };
 
-struct room { /* what has been written from here at some time */
+/* a range that this stream has written at some time */
+struct room {
     room *next;
     const char *at;
     size_t bytes;
-    uint64_t
-        read; /* last by the ops' stream, as a count of such reads; 0: not since it was written */
+    /* number of the last read by the ops' stream; 0: no read since the range was written */
+    uint64_t read;
 };
 
 struct rd_emulated_copies {
     queued *first;
     room *rooms;
-    uint64_t reads, waited_for; /* by the ops' stream; of these, this stream comes after so many */
-    uint64_t event[RD_AHEAD_EVENTS]; /* reads when the ops' stream recorded it */
+    /* reads by the ops' stream; number of these reads for which this stream has waited */
+    uint64_t reads, waited_for;
+    /* number of reads when the ops' stream recorded the event */
+    uint64_t event[RD_AHEAD_EVENTS];
 };
 
 static void wrong(const char *what, const void *p)
@@ -57,7 +63,7 @@ static void append(rd_emulated_copies *q, const queued &item)
     **end = item;
 }
 
-/* All up to the last one that `last` names. */
+/* Does all work up to the last item that `last` selects. */
 template <typename condition> static void finish(rd_emulated_copies *q, condition last)
 {
     int n = 0, upto = 0;

@@ -1,5 +1,7 @@
-/* cudnn.h -- for the emulated build: the part of cuDNN 9's interface that recurrent layers use, declared after its reference, so that
- * the same source calls the library and its stand-in (cudnn_emulated.cc). */
+/* cudnn.h -- for the emulated build: the part of cuDNN 9's interface that recurrent layers use.
+ *
+ * It is declared after the library's reference, so the same source calls the library and its
+ * replacement (cudnn_emulated.cc). */
 #ifndef RD_EMULATED_CUDNN_H
 #define RD_EMULATED_CUDNN_H
 
@@ -10,7 +12,7 @@
 extern "C" {
 #endif
 
-/* Thousands are the kind of a failure. */
+/* The thousands digit is the kind of a failure. */
 typedef enum {
     CUDNN_STATUS_SUCCESS = 0,
     CUDNN_STATUS_NOT_INITIALIZED = 1001,

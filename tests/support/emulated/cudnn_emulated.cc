@@ -1,13 +1,21 @@
-/* cudnn_emulated.cc -- a stand-in for cuDNN's recurrent layers, written after its documentation and held against PyTorch's nn.LSTM
- * (tests/gpu/lstm.c): one LSTM layer in one direction, all layouts, lengths, both biases, initial and final states and their
- * gradients. Arithmetic is in double; what the library stores (x, y, states, weights) is of the data type.
+/* cudnn_emulated.cc -- a replacement for cuDNN's recurrent layers, for the emulated build.
  *
- * Stricter than the library where a mistake would show there only now and then: spaces must be of the size it asked for, all
- * arrays within one piece of device memory, shapes and types must agree, backward must follow its forward, weights after data. The
- * weight space has gaps, and another order for each algorithm: who does not ask where a matrix lies misses it.
+ * It follows the library's documentation and is compared with PyTorch's nn.LSTM (tests/gpu/lstm.c):
+ * one LSTM layer in one direction, all layouts, lengths, both biases, initial and final states and
+ * their gradients. It computes in double. The arrays that the library stores (x, y, states,
+ * weights) have the data type.
  *
- * RD_EMULATED_CUDNN=version, 91900; 0: there is none. RD_EMULATED_CUDNN_REFUSES, RD_EMULATED_CUDNN_FAILS: the name of a call that
- * says so. RD_EMULATED_CUDNN_TRANSPOSED=1: matrices are said to be the other way round. */
+ * It is stricter than the library where a mistake would only sometimes show there. Spaces must have
+ * the size that it asked for. Each array must be within one allocation of device memory. Shapes and
+ * types must agree. Backward must follow its forward, and the gradients of weights those of data.
+ * The weight space has gaps, and a different order for each algorithm, so code that does not ask
+ * for the place of a matrix fails.
+ *
+ * Environment:
+ *     RD_EMULATED_CUDNN=version      91900 by default; 0: there is no cuDNN
+ *     RD_EMULATED_CUDNN_REFUSES      name of a call that reports "not supported"
+ *     RD_EMULATED_CUDNN_FAILS        name of a call that fails
+ *     RD_EMULATED_CUDNN_TRANSPOSED=1 the descriptors report transposed matrices */
 #include "../../../runner/engine/gpu/dnn_rnn.h"
 #include "../../../runner/engine/gpu/gpu_rnn.h"
 #include "device_emulated.h"
@@ -71,7 +79,7 @@ bool named(const char *variable, const char *call)
     return e && strcmp(e, call) == 0;
 }
 
-/* What the environment wants of a call. */
+/* Returns the result that the environment asks of a call. */
 cudnnStatus_t wanted(const char *call)
 {
     if (named("RD_EMULATED_CUDNN_REFUSES", call)) return unsupported("RD_EMULATED_CUDNN_REFUSES");
@@ -125,7 +133,8 @@ bool on_device(const void *p, size_t bytes)
 
 /* ---- the weight space ---- */
 
-/* Element where matrix or bias `gate` (0 .. 3 of the input, 4 .. 7 of h: i, f, g, o) begins; `gate` LINEAR: all there are. */
+/* Returns the element where matrix or bias `gate` begins (0 .. 3 of the input, 4 .. 7 of h: i, f,
+ * g, o). For `gate` LINEAR: the number of all elements. */
 size_t place(const cudnnRNNStruct *d, int gate, bool bias)
 {
     size_t at = d->algo == CUDNN_RNN_ALGO_STANDARD ? 0 : ALIGN;
@@ -159,9 +168,10 @@ size_t work_bytes_of(const cudnnRNNStruct *d, const cudnnRNNDataStruct *x)
     return (size_t)x->batch * (size_t)d->hidden * LINEAR * sizeof(float) + 128;
 }
 
-struct
-    reserved { /* then, in double, for each step and sequence: i, f, g, o, c, and after backward their gradients */
-    int magic, stage; /* 1: forward was there, 2: backward of data */
+/* The head of a reserve space. It is followed by numbers in double for each step and sequence: i,
+ * f, g, o, c, and after backward their gradients. */
+struct reserved {
+    int magic, stage; /* 1: forward is done, 2: backward of data is done */
     int steps, batch, in, hidden, algo, type;
 };
 
@@ -170,7 +180,8 @@ size_t reserve_bytes_of(const cudnnRNNStruct *d, const cudnnRNNDataStruct *x)
     return sizeof(reserved) + rows_of(x) * (size_t)d->hidden * (2 * GATES + 1) * sizeof(double);
 }
 
-struct memory { /* of a reserve space */
+/* the memory of a reserve space */
+struct memory {
     double *gate, *c, *dgate;
     size_t H;
     memory(const cudnnRNNStruct *d, const cudnnRNNDataStruct *x, void *reserve)
@@ -184,7 +195,7 @@ struct memory { /* of a reserve space */
 
 /* ---- rows ---- */
 
-/* Element where the vector of a sequence's step begins. */
+/* Returns the element where the vector of a step of a sequence begins. */
 size_t vector_at(const cudnnRNNDataStruct *d, int t, int s)
 {
     size_t row = 0;
@@ -484,7 +495,8 @@ cudnnStatus_t cudnnRNNForward(cudnnHandle_t handle, cudnnRNNDescriptor_t d, cudn
     rd_emulated_access access;
     const size_t H = (size_t)d->hidden;
     const layer l(d, weights);
-    memset(work, 0xff, work_bytes); /* nothing of it is kept */
+    /* nothing in it is kept */
+    memset(work, 0xff, work_bytes);
     if (yd->fills)
         for (size_t i = 0; i < elements_of(yd); i++) put(d->type, y, i, yd->fill);
     for (int s = 0; s < xd->batch; s++) {
@@ -637,7 +649,7 @@ cudnnStatus_t cudnnRNNBackwardWeights_v8(
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* ---- what gpu_rnn.c is lent ---- */
+/* ---- for gpu_rnn.c ---- */
 int rd_gpu_dnn_version(void)
 {
     const char *e = getenv("RD_EMULATED_CUDNN");

@@ -8,19 +8,21 @@
 #include <stddef.h>
 
 extern "C" {
-/* Host code cannot touch device memory but between these two; they nest. */
+/* Open and close device memory for host code, which cannot touch it otherwise. Calls nest. */
 void rd_emulated_open(void);
 void rd_emulated_close(void);
-/* bytes at p lie in one piece that rd_gpu_get gave. */
+/* Returns whether the bytes at p are in one allocation of rd_gpu_get. */
 bool rd_emulated_is_device(const void *p, size_t bytes);
-/* Page-locked memory that a GPU may not have read yet. */
+/* Returns whether p is in pinned memory that a GPU may not have read yet. */
 bool rd_emulated_is_read(const void *p);
-/* The failure that sticks; else this call's, which then sticks. */
+/* Returns the failure that sticks; else this call's failure, which then sticks. */
 rd_code rd_emulated_stuck(rd_gpu *g, rd_status *st);
 rd_code rd_emulated_stick(rd_gpu *g, rd_status *st);
-/* False: of the n numbers at p some are held weights (rd_gpu_hold) that changed without rd_gpu_weights_changed. */
+/* Returns false if some of the n numbers at p are held weights (rd_gpu_hold) that changed without
+ * rd_gpu_weights_changed. */
 bool rd_emulated_current(rd_gpu *g, const float *p, int64_t n);
-/* RD_EMULATED_COUNT=1: how many there were of each is said on stderr when the process ends. */
+/* Kinds of work. With RD_EMULATED_COUNT=1 the number of each kind is printed on stderr when the
+ * process ends. */
 enum rd_emulated_work {
     RD_EMULATED_KERNEL,
     RD_EMULATED_PRODUCT,
@@ -28,44 +30,52 @@ enum rd_emulated_work {
     RD_EMULATED_COPY,
     RD_EMULATED_RECURRENT, /* all steps of a layer */
     RD_EMULATED_GRAPH,
-    RD_EMULATED_IN_GRAPH, /* of those before */
+    RD_EMULATED_IN_GRAPH, /* number of works above that ran in graphs */
     RD_EMULATED_WORKS
 };
 void rd_emulated_count(enum rd_emulated_work what);
 bool rd_emulated_mixed(const rd_gpu *g);
-/* What cudnn_emulated.cc keeps with g, of malloc; freed with it. */
+/* The state that cudnn_emulated.cc keeps with g. It is allocated by malloc and freed with g. */
 void **rd_emulated_dnn_of(rd_gpu *g);
-/* x rounded to the 16-bit type of mixed products. */
+/* Returns x rounded to the 16-bit type of mixed products. */
 float rd_emulated_round(const rd_gpu *g, float x);
-float rd_emulated_bfloat16(float x); /* nearest, ties to even */
-float rd_emulated_float16(float x);  /* the same; above 65504 infinite */
-/* Element i of an array of 16 or 32 bits, and x stored there, rounded. */
+/* Rounds to nearest, ties to even. */
+float rd_emulated_bfloat16(float x);
+/* Rounds to nearest, ties to even; infinity above 65504. */
+float rd_emulated_float16(float x);
+/* Read element i of an array of 16 or 32 bits, and store x there, rounded. */
 float rd_emulated_get(rd_element type, const void *p, int64_t i);
 void rd_emulated_put(rd_element type, void *p, int64_t i, float x);
-/* A task of the stream: done at once, or written down for a graph. None of its arguments can change in a graph. */
+/* Runs a task of the stream, or records it for a graph. A graph can change none of its
+ * arguments. */
 rd_code rd_emulated_task(rd_gpu *g, rd_gpu_run *run, const void *args, size_t bytes, rd_status *st);
-rd_code rd_emulated_flush(rd_gpu *g, rd_status *st); /* what is written down is done */
+/* Runs the recorded tasks. */
+rd_code rd_emulated_flush(rd_gpu *g, rd_status *st);
 rd_code rd_emulated_run(rd_gpu *g, const void *kernel_call, rd_status *st);
-/* copies_emulated.cc: the stream of arrays that go up ahead, and what the ops' stream does that it has to wait for. */
+/* The stream of arrays that are uploaded ahead, and the reads of the ops' stream for which it must
+ * wait; see copies_emulated.cc. */
 typedef struct rd_emulated_copies rd_emulated_copies;
 rd_emulated_copies *rd_emulated_copies_new(void);
-void rd_emulated_copies_free(
-    rd_emulated_copies *q); /* nullptr is fine; what is queued is dropped */
+/* Frees q; its queued work is dropped. nullptr is allowed. */
+void rd_emulated_copies_free(rd_emulated_copies *q);
 void rd_emulated_copies_up(rd_emulated_copies *q, void *to, const void *from, size_t bytes);
-void rd_emulated_copies_read(rd_emulated_copies *q, const void *from,
-                             size_t bytes); /* by the ops' stream, now */
+/* Records that the ops' stream uses this memory now. */
+void rd_emulated_copies_read(rd_emulated_copies *q, const void *from, size_t bytes);
 void rd_emulated_copies_record(rd_emulated_copies *q, rd_gpu_queue stream, int event);
 void rd_emulated_copies_wait(rd_emulated_copies *q, rd_gpu_queue stream, int event);
-/* The host waits until what goes up from there has been read; from nullptr: for all. */
+/* Waits, for the host, until the uploads from this memory have read it. nullptr: waits for all
+ * uploads. */
 void rd_emulated_copies_finish(rd_emulated_copies *q, const void *from, size_t bytes);
-void rd_emulated_copies_forget(rd_emulated_copies *q, const void *to,
-                               size_t bytes); /* that device memory is given back */
-/* by 1: a sum will never end, and whoever waits for the device from now on ends the process in place of hanging; by -1: it was aborted. */
+/* Records that this device memory is freed. */
+void rd_emulated_copies_forget(rd_emulated_copies *q, const void *to, size_t bytes);
+/* by = 1: a sum will never end. From now on, a wait for the device ends the process instead of
+ * hanging. by = -1: that sum was aborted. */
 void rd_emulated_hang(int by);
-void rd_emulated_watch_faults(void); /* from now on: a line on stderr that says who touched what */
+/* From now on, a fault prints a line on stderr: what code touched what memory. */
+void rd_emulated_watch_faults(void);
 }
 
-/* For a function of the device: open while it is on the stack. */
+/* Opens device memory while this object is on the stack, for functions of the device. */
 struct rd_emulated_access {
     rd_emulated_access() { rd_emulated_open(); }
     ~rd_emulated_access() { rd_emulated_close(); }

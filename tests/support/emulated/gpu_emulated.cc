@@ -1,12 +1,18 @@
-/* gpu_emulated.cc -- devices and memory of gpu.h for tests on a machine without a GPU. All work is done at once, in the caller's
- * thread, but for arrays that go up ahead of their turn (copies_emulated.cc). Device memory is one range of addresses that host code cannot touch.
+/* gpu_emulated.cc -- devices and memory of gpu.h, for tests on a machine without a GPU.
  *
- * RD_EMULATED_GPUS=n: so many GPUs, 1 if not said. RD_EMULATED_MEMORY=bytes: of each, 8 GiB. RD_EMULATED_SM=75: its compute
- * capability, 90; below 80 it has float16 and no bfloat16. RD_EMULATED_CUBLAS=0: as if it were not installed. RD_EMULATED_COUNT=1:
- * says at the end what was launched.
+ * All work is done at once, in the caller's thread. The exceptions are arrays that are uploaded
+ * ahead of their turn (copies_emulated.cc). Device memory is one range of addresses that host code
+ * cannot touch.
  *
- * A graph has its own copy of the arguments that its tasks were made with or set to, and runs with these: one that was changed in the
- * list and not set shows as a wrong result. */
+ * Environment:
+ *     RD_EMULATED_GPUS=n       number of GPUs, default 1
+ *     RD_EMULATED_MEMORY=bytes memory of each GPU, default 8 GiB
+ *     RD_EMULATED_SM=75        compute capability, default 90; below 80: float16 and no bfloat16
+ *     RD_EMULATED_CUBLAS=0     as if cuBLAS were not installed
+ *     RD_EMULATED_COUNT=1      prints at the end what was launched
+ *
+ * A graph has its own copy of the arguments of its tasks, and runs with this copy. If an argument
+ * changes in the list and is not set in the graph, the result is wrong. */
 #include "../../../runner/engine/gpu/dnn_rnn.h"
 #include "../../../runner/engine/gpu/gpu_rnn.h"
 #include "device_emulated.h"
@@ -24,13 +30,15 @@ enum {
     MARKS = 16,
     ALIGN = 256,
     PAGE = 4096,
-    DIRECT = 64 << 10 /* bytes: copied at once below, as into a ring */
+    /* bytes; smaller arrays are copied at once, as into a ring */
+    DIRECT = 64 << 10
 };
 const size_t FILLED = (size_t)1 << 20;
 const uint64_t GIB = (uint64_t)1 << 30;
 const char *const short_here = "gpu_emulated.cc:rd_gpu_get";
 
-/* Pieces of the range in order of address, free ones joined. */
+/* Allocations and free pieces of the range in order of address. Neighbouring free pieces are
+ * joined. */
 struct piece {
     piece *next;
     char *at;
@@ -39,7 +47,8 @@ struct piece {
 };
 
 char *range;
-size_t range_bytes, range_used; /* the first so many bytes have been given away at some time */
+/* range_used: bytes from the start that were allocated at some time */
+size_t range_bytes, range_used;
 piece *pieces;
 int open_depth;
 
@@ -94,9 +103,9 @@ void protect(int how)
 
 } // namespace
 
-/* Parameters as they were when a product first wanted them after a change: a GPU keeps converted copies, so a change that nobody
- * told of would go unseen there. */
-/* The weights at w in another form, made since the last change (current) or not. */
+/* Parameters as they were when a product first needed them after a change. A GPU keeps converted
+ * copies, so it would not see a change without rd_gpu_weights_changed. */
+/* The weights at w in another form. current: made since the last change. */
 struct form {
     form *next;
     const float *w;
@@ -115,11 +124,13 @@ struct held {
     form *forms;
 };
 
-struct locked { /* of rd_gpu_host_get */
+/* pinned memory of rd_gpu_host_get */
+struct locked {
     locked *next;
     char *at;
     size_t bytes;
-    bool read; /* from it, at some time until rd_gpu_host_wait */
+    /* a GPU may read from it, until rd_gpu_host_wait */
+    bool read;
 };
 
 struct rd_gpu {
@@ -134,14 +145,14 @@ struct rd_gpu {
     rd_gpu_rnn *rnn;
     void *dnn;
     rd_status failure; /* sticks */
-    rd_graphs *graphs; /* nullptr: none wanted */
+    rd_graphs *graphs; /* nullptr: the options exclude graphs */
     locked *locked_first;
     rd_emulated_copies *copies;
     rd_ahead *ahead;
 };
 
-static rd_gpu *opened; /* last */
-static int hanging;    /* groups with a sum that never ends */
+static rd_gpu *opened; /* opened last */
+static int hanging;    /* number of groups with a sum that never ends */
 
 static void waits(const char *call)
 {
@@ -150,7 +161,8 @@ static void waits(const char *call)
     abort();
 }
 
-static void release_held(rd_gpu *g, const char *from, size_t bytes) /* those that begin there */
+/* Frees the held ranges that begin there. */
+static void release_held(rd_gpu *g, const char *from, size_t bytes)
 {
     for (held **at = &g->held_first; *at;) {
         held *h = *at;
@@ -269,7 +281,7 @@ float rd_emulated_float16(float x)
     const float size = __builtin_fabsf(x);
     if (!(size < __builtin_inff())) return x;
     if (size >= 65520.0f) return __builtin_copysignf(__builtin_inff(), x);
-    /* Adding a number whose last bit is the last bit of float16 here rounds to it. */
+    /* Adding a number whose last bit is the last bit of float16 here rounds to float16. */
     int e;
     __builtin_frexpf(size, &e);
     const float big = __builtin_ldexpf(1.5f, (e < -13 ? -13 : e) + 12);
@@ -278,7 +290,8 @@ float rd_emulated_float16(float x)
 }
 
 /* ---- tasks and graphs ---- */
-struct copy { /* from nullptr: zeros */
+/* a copy; from = nullptr: zeros */
+struct copy {
     void *to;
     const void *from;
     uint64_t bytes;
@@ -309,18 +322,18 @@ static rd_code up_now(rd_gpu *, void *device, const void *host, size_t bytes, rd
 
 struct rd_gpu_graph {
     rd_gpu_tasks tasks; /* owned copies */
-    char *letter;       /* of the device */
+    char *upload;       /* device memory */
 };
 
-static rd_code make_graph(rd_gpu *g, const rd_gpu_tasks *t, size_t letter, rd_gpu_graph **out,
+static rd_code make_graph(rd_gpu *g, const rd_gpu_tasks *t, size_t upload, rd_gpu_graph **out,
                           uint64_t *bytes, rd_status *st)
 {
     *out = nullptr;
-    *bytes = letter;
+    *bytes = upload;
     if (number_of_environment("RD_EMULATED_GRAPHS", 1) == 0)
         return rd_fail(st, RD_EENV, "RD_EMULATED_GRAPHS is 0");
     void *at;
-    if (rd_gpu_get(g, letter, &at, st) != RD_OK) return st->code;
+    if (rd_gpu_get(g, upload, &at, st) != RD_OK) return st->code;
     rd_gpu_graph *q = new rd_gpu_graph{*t, (char *)at};
     q->tasks.task = (rd_gpu_task *)malloc((size_t)t->n * sizeof *t->task);
     q->tasks.args = (unsigned char *)aligned_alloc(16, t->used);
@@ -342,18 +355,18 @@ static rd_code set_graph(rd_gpu *, rd_gpu_graph *q, int i, const rd_gpu_task *ta
     return RD_OK;
 }
 
-static rd_code start_graph(rd_gpu *g, rd_gpu_graph *q, const void *letter, size_t bytes,
+static rd_code start_graph(rd_gpu *g, rd_gpu_graph *q, const void *upload, size_t bytes,
                            rd_status *st)
 {
     if (rd_emulated_stuck(g, st) != RD_OK) return st->code;
     rd_emulated_count(RD_EMULATED_GRAPH);
-    if (bytes && up_now(g, q->letter, letter, bytes, st) != RD_OK) return st->code;
+    if (bytes && up_now(g, q->upload, upload, bytes, st) != RD_OK) return st->code;
     for (int i = 0; i < q->tasks.n; i++) {
         const void *args = rd_gpu_args(&q->tasks, i);
         rd_emulated_count(RD_EMULATED_IN_GRAPH);
         if (!q->tasks.task[i].run) {
             const rd_gpu_post *p = (const rd_gpu_post *)args;
-            const copy c = {p->to, q->letter + p->from, p->bytes};
+            const copy c = {p->to, q->upload + p->from, p->bytes};
             if (run_copy(g, &c, st) != RD_OK) return st->code;
         } else if (q->tasks.task[i].run(g, args, st) != RD_OK) {
             return st->code;
@@ -364,7 +377,7 @@ static rd_code start_graph(rd_gpu *g, rd_gpu_graph *q, const void *letter, size_
 
 static void drop_graph(rd_gpu *g, rd_gpu_graph *q)
 {
-    rd_gpu_put(g, q->letter);
+    rd_gpu_put(g, q->upload);
     free(q->tasks.task);
     free(q->tasks.args);
     delete q;
@@ -372,7 +385,7 @@ static void drop_graph(rd_gpu *g, rd_gpu_graph *q)
 
 static const rd_graph_maker maker = {make_graph, set_graph, start_graph, drop_graph, up_now};
 
-/* ---- page-locked memory, and arrays that go up ahead of their turn ---- */
+/* ---- pinned memory, and arrays that are uploaded ahead of their turn ---- */
 static locked *locked_of(const rd_gpu *g, const char *p)
 {
     locked *l = g->locked_first;
@@ -380,7 +393,7 @@ static locked *locked_of(const rd_gpu *g, const char *p)
     return l;
 }
 
-/* The whole pages of the array. */
+/* Locks the whole pages of the array. */
 static void lock(locked *l, const char *from, size_t bytes)
 {
     char *first = l->at + (size_t)(from - l->at + PAGE - 1) / PAGE * PAGE,
@@ -538,7 +551,8 @@ rd_element rd_gpu_narrow(const rd_gpu *g)
 }
 
 /* ---- memory ---- */
-/* Page-locked memory: what an array that goes up lies in cannot be written until rd_gpu_host_wait, as a GPU may not have read it. */
+/* Pinned memory: memory of an array that is being uploaded cannot be written until
+ * rd_gpu_host_wait, because a GPU may not have read it. */
 rd_code rd_gpu_host_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
 {
     void *none = nullptr;
@@ -615,7 +629,8 @@ rd_code rd_gpu_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
     piece *p = pieces;
     while (p && (p->owner || p->bytes < need)) p = p->next;
     if (!p) return rd_fail(st, RD_EENV, "out of memory for the emulated GPU");
-    if (p->bytes > need) { /* none of no bytes, which would begin where the next one does */
+    /* never a piece of no bytes: it would begin where the next one does */
+    if (p->bytes > need) {
         piece *rest = new (std::nothrow) piece{p->next, p->at + need, p->bytes - need, nullptr};
         if (!rest) return rd_fail(st, RD_EENV, "out of memory for the emulated GPU");
         p->next = rest;
@@ -627,7 +642,7 @@ rd_code rd_gpu_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
     const size_t used = (size_t)(p->at + need - range);
     if (used > range_used) range_used = (used + 4095) / 4096 * 4096;
     rd_emulated_access access;
-    memset(p->at, 0xff, need < FILLED ? need : FILLED); /* undefined: not a number */
+    memset(p->at, 0xff, need < FILLED ? need : FILLED); /* undefined contents: NaN */
     memcpy(out, &p->at, sizeof p->at);
     return RD_OK;
 }
@@ -640,7 +655,7 @@ void rd_gpu_put(rd_gpu *g, void *at)
     (void)rd_emulated_flush(g, &own);
     const piece *whole = pieces;
     while (whole && whole->at != (char *)at) whole = whole->next;
-    if (whole) release_held(g, whole->at, whole->bytes); /* gives back pieces of its own */
+    if (whole) release_held(g, whole->at, whole->bytes); /* frees pieces itself */
     piece *before = nullptr, *p = pieces;
     for (; p && p->at != (char *)at; p = p->next) before = p;
     if (!p || p->owner != g) out_of_order("what is given back was not given by this GPU");

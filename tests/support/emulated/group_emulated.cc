@@ -1,9 +1,16 @@
-/* group_emulated.cc -- sums over ranks, through memory that their processes share. Added in the order of ranks; with a wire of 16
- * bits each number and each partial sum is rounded, as on the way round a ring. A sum is begun by rd_gpu_group_sum, which copies
- * its numbers, and done in rd_gpu_group_join or _wait.
+/* group_emulated.cc -- sums over ranks, through memory that their processes share.
  *
- * RD_EMULATED_NCCL=23000: its version, 2.28.9 where it is not said; 0: there is none. RD_EMULATED_NCCL_FAILS=n: sum number n of this process, from 1 on (the one of rd_gpu_group_new is the first), fails as with a lost peer. From a failure on until the group is
- * given up, waiting for the device ends the process: see rd_emulated_hang. */
+ * Numbers are added in the order of ranks. With a 16-bit wire each number and each partial sum is
+ * rounded, as in a ring. rd_gpu_group_sum begins a sum and copies its numbers. rd_gpu_group_join or
+ * _wait completes it.
+ *
+ * Environment:
+ *     RD_EMULATED_NCCL=23000    NCCL's version, default 2.28.9; 0: there is no NCCL
+ *     RD_EMULATED_NCCL_FAILS=n  sum n of this process fails as with a lost peer; sum 1 is that of
+ *                               rd_gpu_group_new
+ *
+ * From a failure on until the group is given up, a wait for the device ends the process: see
+ * rd_emulated_hang. */
 #include "device_emulated.h"
 #include "rd/gpu_choose.h"
 #include <errno.h>
@@ -26,10 +33,12 @@ namespace
 enum { MOST_RANKS = 64 };
 const int64_t PIECE = 16 << 10; /* floats of a rank at a time */
 
-struct board {                  /* shared; zeros at first */
-    int joined[MOST_RANKS];     /* process id */
-    uint64_t phase[MOST_RANKS]; /* how many times a rank has said that it got so far */
-    int left[MOST_RANKS];       /* it will do no more */
+/* shared memory; zeros at first */
+struct board {
+    int joined[MOST_RANKS]; /* process id */
+    /* number of phases that a rank has reached */
+    uint64_t phase[MOST_RANKS];
+    int left[MOST_RANKS]; /* the rank does nothing more */
     float slot[][PIECE];
 };
 
@@ -70,14 +79,15 @@ struct rd_gpu_group {
     size_t bytes;
     uint64_t phase;
     sum *first, *last;
-    std::vector<rd_gpu_sum_time> done, joined; /* since the last join; before it. Times of now() */
-    rd_status failure;                         /* sticks */
+    /* done: since the last join; joined: before it; times of now() */
+    std::vector<rd_gpu_sum_time> done, joined;
+    rd_status failure; /* sticks */
 };
 
 namespace
 {
 
-/* The process of rank r has ended, whether its parent has asked how or not. */
+/* Returns whether the process of rank r has ended, also if its parent has not waited for it. */
 bool gone(const rd_gpu_group *q, int r)
 {
     char path[64], text[512];
@@ -90,11 +100,11 @@ bool gone(const rd_gpu_group *q, int r)
     close(fd);
     if (n <= 0) return false;
     text[n] = '\0';
-    const char *after = strrchr(text, ')'); /* of the name */
+    const char *after = strrchr(text, ')'); /* behind the name */
     return after && strncmp(after, ") Z", 3) == 0;
 }
 
-/* Waits until all have got as far as this rank. until: a time of now(). */
+/* Waits until all ranks have reached the phase of this rank. until: a time of now(). */
 rd_code meet(rd_gpu_group *q, double until, double waited, rd_status *st)
 {
     __atomic_store_n(&q->b->phase[q->rank], ++q->phase, __ATOMIC_RELEASE);
@@ -240,7 +250,7 @@ rd_code rd_gpu_group_new(rd_gpu *g, const rd_gpu_group_options *o, rd_gpu_group 
                         r, o->open_s);
             doze();
         }
-    /* Once all have joined nobody opens it any more; after a timeout nobody should. */
+    /* Once all have joined, nobody opens the memory again; after a timeout nobody should. */
     (void)shm_unlink(name);
     if (st->code == RD_OK && fail_by_order(st) == RD_OK) (void)meet(q, until, o->open_s, st);
     if (st->code != RD_OK) {

@@ -1,10 +1,18 @@
-/* kernel_emulated.h -- what a .cu file needs to be compiled as host code; g++ reads it before the file. Blocks run one after
- * the other; the threads of a block are fibers of one thread of the process (see blocks_emulated.cc).
+/* kernel_emulated.h -- what a .cu file needs to be compiled as host code; g++ reads it before the
+ * file.
  *
- * Stricter than a GPU where a mistake would show there only now and then: threads that wait at different barriers or in different
- * shuffles for ever, a shuffle that reads a lane which takes no part, a launch that no card accepts, a pointer of the host among the
- * arguments, are failures (RD_EBUG) with the kernel's name. Dynamic shared memory is filled with NaN before each block.
- * RD_EMULATED_ORDER=backwards or =random runs blocks and threads in another order: results that change lack a barrier. */
+ * Blocks run one after the other. The threads of a block are fibers of one thread of the process
+ * (see blocks_emulated.cc).
+ *
+ * The emulation is stricter than a GPU where a mistake would only sometimes show there. These are
+ * failures (RD_EBUG) with the kernel's name:
+ *   - threads that wait for ever at different barriers or in different shuffles;
+ *   - a shuffle that reads a lane which takes no part;
+ *   - a launch that no GPU accepts;
+ *   - a host pointer among the arguments.
+ *
+ * Dynamic shared memory is filled with NaN before each block. RD_EMULATED_ORDER=backwards or
+ * =random runs blocks and threads in another order: if results change, a barrier is missing. */
 #ifndef RD_KERNEL_EMULATED_H
 #define RD_KERNEL_EMULATED_H
 
@@ -81,17 +89,17 @@ enum { warpSize = 32 };
 
 /* ---- launches ---- */
 extern "C" {
-/* False, and a failure in st: p is memory of the host. */
+/* Returns false, with a failure in st, if p is host memory. */
 bool rd_emulated_argument(rd_gpu *gpu, rd_status *st, const char *kernel, int i, const void *p,
                           bool sure);
 void *rd_emulated_shared(void);
 void rd_emulated_barrier(const char *where);
-/* What the other lanes see of a warp's lane: op 0 a shuffle from lane src, 1 a ballot, 2 nothing but the waiting. */
+/* Exchanges a value within a warp. op 0: a shuffle from lane src; 1: a ballot; 2: only waits. */
 uint64_t rd_emulated_warp(int op, unsigned mask, uint64_t value, int src, const char *where);
 }
 
-/* Arguments reach a kernel by value, evaluated once, as in a launch. A pointer must be of the device; of a structure the words
- * that are the address of memory of the host are found out. */
+/* Passes arguments to a kernel by value, evaluated once, as in a launch. A pointer must be a device
+ * pointer. In a structure, words that are addresses of host memory are found. */
 template <typename T>
 static inline bool rd_emulated_check(rd_gpu *gpu, rd_status *st, const char *kernel, int i,
                                      const T &x)
@@ -99,7 +107,7 @@ static inline bool rd_emulated_check(rd_gpu *gpu, rd_status *st, const char *ker
     if constexpr (std::is_pointer_v<T>) {
         return rd_emulated_argument(gpu, st, kernel, i, reinterpret_cast<const void *>(x), true);
     } else if constexpr (std::is_class_v<T>) {
-        T bare = x; /* what its padding holds is no pointer */
+        T bare = x; /* its padding is no pointer */
         __builtin_clear_padding(&bare);
         for (size_t k = 0; alignof(T) >= alignof(void *) && k + sizeof(void *) <= sizeof(T);
              k += sizeof(void *)) {
@@ -150,7 +158,8 @@ static inline T rd_emulated_shuffle(unsigned mask, T x, int src, const char *whe
     memcpy(&x, &bits, sizeof x);
     return x;
 }
-/* Lanes are cut in segments of `width`; from outside the segment comes a lane's own value. */
+/* Lanes are divided into segments of `width`. A lane outside the segment gives the caller's own
+ * value. */
 static inline int rd_emulated_xor(int d, int width = 32)
 {
     const int lane = rd_emulated_lane(), src = lane ^ d;
@@ -333,7 +342,7 @@ static inline float __saturatef(float x)
 {
     return x > 0.0f ? x < 1.0f ? x : 1.0f : 0.0f;
 } /* NaN: 0 */
-/* One rounding each, never joined to a fused operation. */
+/* Functions with one rounding each, never joined to a fused operation. */
 template <typename T> static inline T rd_emulated_rounded(T x)
 {
     asm("" : "+x"(x));

@@ -1,5 +1,8 @@
-/* products_emulated.cc -- matrix products and convolutions of gpu.h, on one core. What has 16 bits is rounded where the real ones
- * round: results once, gradients of filters and what is added to an image after a convolution that is no plain product once before. */
+/* products_emulated.cc -- matrix products and convolutions of gpu.h, on one core.
+ *
+ * Numbers of 16 bits are rounded where the real libraries round: results once. Two other sums are
+ * rounded once before they are added: gradients of filters, and the result that a convolution adds
+ * to an image, unless the convolution is a plain product. */
 #include "device_emulated.h"
 #include <math.h>
 #include <stdlib.h>
@@ -59,7 +62,7 @@ void rd_emulated_put(rd_element type, void *p, int64_t i, float x)
 namespace
 {
 
-/* n elements as float32, rounded to 16 bits with `narrow`; of malloc. */
+/* Returns n elements as float32, rounded to 16 bits if `narrow`. The caller frees them. */
 float *wide(const rd_gpu *g, const void *x, rd_element type, int64_t n, bool narrow)
 {
     float *y = (float *)malloc((size_t)(n + 1) * sizeof *y);
@@ -70,7 +73,7 @@ float *wide(const rd_gpu *g, const void *x, rd_element type, int64_t n, bool nar
     return y;
 }
 
-/* Of 16 bits there is one type, that of mixed products. */
+/* Returns whether the type is float32 or the 16-bit type of mixed products. */
 bool fits(const rd_gpu *g, rd_element type)
 {
     return type == RD_FLOAT32 || type == rd_gpu_narrow(g);
@@ -79,7 +82,8 @@ bool fits(const rd_gpu *g, rd_element type)
 const int ROWS = 4, COLS = 64;
 const int64_t DEPTH = 256;
 
-/* Operands are read through panels: A as ROWS numbers of each k, B as COLS of each k, filled up with zeros. */
+/* Copies an operand into panels: A as ROWS numbers for each k, B as COLS numbers for each k, filled
+ * up with zeros. */
 void pack(const rd_gpu *g, bool mixed, const float *x, int64_t along_k, int64_t across, int64_t k,
           int64_t n, int width, float *to)
 {
@@ -105,10 +109,10 @@ struct product {
     const void *A, *B;
     void *C;
     float alpha, beta;
-    int64_t ta, tb, type_a, type_b, type_c; /* no gap */
+    int64_t ta, tb, type_a, type_b, type_c; /* no padding between */
 };
 
-/* Sums of DEPTH products in float32, these in double. */
+/* Sums DEPTH products in float32, and these sums in double. */
 bool multiply(const rd_gpu *g, const product &p, const float *A, const float *B, float *C)
 {
     const bool mixed = rd_emulated_mixed(g);
@@ -155,7 +159,7 @@ int64_t span(int64_t rows, int64_t cols, int64_t ld)
     return rows && cols ? (rows - 1) * ld + cols : 0;
 }
 
-/* A matrix of rows x cols, to its last element. */
+/* Checks a matrix of rows x cols, to its last element. */
 rd_code check_operand(rd_gpu *g, const char *what, const void *x, rd_element type, int64_t rows,
                       int64_t cols, int64_t ld, rd_status *st)
 {
@@ -277,13 +281,13 @@ bool is_product(const rd_gpu_conv *c)
            !c->pad_top && !c->pad_left;
 }
 
-/* What a convolution reads. */
+/* Returns the numbers that a convolution reads. */
 float *rounded(const rd_gpu *g, const void *x, rd_element type, int64_t n)
 {
     return wide(g, x, type, n, rd_emulated_mixed(g));
 }
 
-/* use(pixel of x, tap, pixel of y) for all that meet. */
+/* Calls use(pixel of x, tap, pixel of y) for each combination that contributes. */
 template <typename Use> void each_meeting(const rd_gpu_conv *c, Use use)
 {
     for (int64_t i = 0; i < c->n; i++)
@@ -318,7 +322,7 @@ rd_code check_conv(rd_gpu *g, const rd_gpu_conv *c, const void *x, const float *
     return check_operand(g, "y of a convolution", y, c->type, 1, size_y(c), 0, st);
 }
 
-/* Frees the two. */
+/* Frees a and b. */
 rd_code finish(rd_status *st, float *a, float *b, bool lacks)
 {
     lacks = lacks || !a || !b;
@@ -327,7 +331,7 @@ rd_code finish(rd_status *st, float *a, float *b, bool lacks)
     return lacks ? rd_fail(st, RD_EENV, "out of memory for a convolution") : RD_OK;
 }
 
-/* A convolution as a task: two of the arrays are read, the third is written. */
+/* A convolution as a task: it reads two of the arrays and writes the third. */
 struct convolution {
     rd_gpu_conv c;
     int64_t add;
@@ -368,8 +372,8 @@ rd_code run_data(rd_gpu *g, const void *args, rd_status *st)
     rd_emulated_count(RD_EMULATED_CONVOLUTION);
     rd_emulated_access access;
     float *a = rounded(g, j->y, c->type, size_y(c)), *b = rounded(g, j->W, RD_FLOAT32, size_W(c));
-    const bool at_once = c->type == RD_FLOAT32 ||
-                         is_product(c); /* the sum begins with what is there */
+    /* the sum begins with the old value */
+    const bool at_once = c->type == RD_FLOAT32 || is_product(c);
     float *dx = j->add && at_once ? wide(g, j->x, c->type, size_x(c), false)
                                   : (float *)calloc((size_t)size_x(c) + 1, sizeof *dx);
     if (a && b && dx) {
@@ -394,7 +398,7 @@ rd_code run_data(rd_gpu *g, const void *args, rd_status *st)
     return finish(st, a, b, lacks);
 }
 
-/* Sums over all pixels: in double. */
+/* Sums over all pixels, in double. */
 rd_code run_weights(rd_gpu *g, const void *args, rd_status *st)
 {
     const convolution *j = (const convolution *)args;
