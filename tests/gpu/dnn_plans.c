@@ -58,21 +58,19 @@ static rd_gpu gpu;
 
 static bool described(const card *c, char *out, size_t size)
 {
-    return snprintf(out, size,
-                    "{\"deviceName\":\"%s\",\"deviceVer\":%d,\"multiProcessorCount\":%d,"
-                    "\"maxSharedMemoryPerBlockOptin\":%d,"
-                    "\"maxThreadsPerSM\":%d,\"maxCtasPerSM\":%d,\"smClockRateKHz\":%d,"
-                    "\"memClockRateKHz\":%d,\"l2CacheSize\":%d,"
-                    "\"totalGlobalMem\":%lld,\"maxGridSize\":[2147483647,65535,65535],"
-                    "\"maxBlockSize\":[1024,1024,64],"
-                    "\"regsPerBlock\":65536,\"warpSize\":32,\"maxSharedMemoryPerBlock\":49152,"
-                    "\"reservedSharedMemoryPerBlock\":%d,"
-                    "\"maxRegistersPerSM\":65536,\"maxThreadsPerBlock\":1024,\"pciDeviceId\":0,"
-                    "\"isTccDriver\":0,"
-                    "\"supportCoopLaunch\":1,\"cudaDeviceId\":0,\"driverVer\":13000}",
-                    c->name, c->major * 100 + c->minor * 10, c->n_sm, c->shared_optin,
-                    c->threads_sm, c->blocks_sm, c->sm_khz, c->memory_khz, c->l2,
-                    (long long)c->memory, c->major >= 8 ? 1024 : 0) < (int)size;
+    return snprintf(
+               out, size,
+               "{\"deviceName\":\"%s\",\"deviceVer\":%d,\"multiProcessorCount\":%d,"
+               "\"maxSharedMemoryPerBlockOptin\":%d,\"maxThreadsPerSM\":%d,\"maxCtasPerSM\":%d,"
+               "\"smClockRateKHz\":%d,\"memClockRateKHz\":%d,\"l2CacheSize\":%d,\"totalGlobalMem\":"
+               "%lld,\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64],"
+               "\"regsPerBlock\":65536,\"warpSize\":32,\"maxSharedMemoryPerBlock\":49152,"
+               "\"reservedSharedMemoryPerBlock\":%d,\"maxRegistersPerSM\":65536,"
+               "\"maxThreadsPerBlock\":1024,\"pciDeviceId\":0,\"isTccDriver\":0,"
+               "\"supportCoopLaunch\":1,\"cudaDeviceId\":0,\"driverVer\":13000}",
+               c->name, c->major * 100 + c->minor * 10, c->n_sm, c->shared_optin, c->threads_sm,
+               c->blocks_sm, c->sm_khz, c->memory_khz, c->l2, (long long)c->memory,
+               c->major >= 8 ? 1024 : 0) < (int)size;
 }
 
 static bool describe(const card *c)

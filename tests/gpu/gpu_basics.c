@@ -857,7 +857,7 @@ int main(void)
     const struct CMUnitTest t[] = {
         ON_GPU("what a GPU says of itself", test_device, NULL),
         ON_GPU("memory", test_memory, NULL),
-        ON_GPU("page-locked memory", test_page_locked, NULL),
+        ON_GPU("pinned memory", test_page_locked, NULL),
         {"arrays ahead of their turn", test_ahead, open_gpu, close_with_room, NULL},
         ON_GPU("memory is short", test_short, NULL),
         ON_GPU("products", test_products, NULL),

@@ -42,9 +42,8 @@ rd_code rd_library_load(rd_library *l, rd_status *st)
     if (!h)
         return rd_fail(st, RD_EENV,
                        "%s is needed and cannot be loaded (%s); install %s, and put its folder "
-                       "into LD_LIBRARY_PATH "
-                       "where the loader does "
-                       "not find it by itself, or set \"device\": \"cpu\"",
+                       "into LD_LIBRARY_PATH where the loader does not find it by itself, or set "
+                       "\"device\": \"cpu\"",
                        l->title, l->why, l->package);
     l->handle = h;
     return st->code;

@@ -139,7 +139,7 @@ rd_code rd_gpu_host_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
     const cudaError_t e = cudaMallocHost(&p, bytes ? bytes : 1);
     if (e == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError();
-        return rd_fail(st, RD_EENV, "no %zu bytes of page-locked memory (`ulimit -l` may limit it)",
+        return rd_fail(st, RD_EENV, "no %zu bytes of pinned memory (`ulimit -l` may limit it)",
                        bytes);
     }
     RD_TRY(rd_cuda_result(g, e, "cudaMallocHost", RD_HERE, st));

@@ -175,13 +175,11 @@ static rd_code await_call(rd_gpu_group *q, ncclResult_t r, const char *call, con
         const ncclResult_t asked = nccl.ncclCommGetAsyncError(q->comm, &state);
         r = asked == ncclSuccess ? state : asked;
         if (r == ncclInProgress && !cuda_nccl_sleep(&p))
-            return rd_fail_(
-                st, RD_ESTALL, where,
-                "NCCL: %.*s was not done after %.3g s: some of the %d ranks did not come, or "
-                "cannot be "
-                "reached over the network "
-                "that NCCL chose (NCCL_DEBUG=INFO shows it, NCCL_SOCKET_IFNAME names another)",
-                rd_call_name(call), call, timeout_s, q->size);
+            return rd_fail_(st, RD_ESTALL, where,
+                            "NCCL: %.*s was not done after %.3g s: some of the %d ranks did not "
+                            "come, or cannot be reached over the network that NCCL chose "
+                            "(NCCL_DEBUG=INFO shows it, NCCL_SOCKET_IFNAME names another)",
+                            rd_call_name(call), call, timeout_s, q->size);
     }
     return cuda_nccl_result(q, r, call, where, st);
 }
@@ -456,8 +454,7 @@ rd_code rd_gpu_group_wait(rd_gpu_group *q, double timeout_s, rd_status *st)
         q->failed = true;
         return rd_fail(st, RD_ESTALL,
                        "NCCL: a sum over %d ranks was not done after %.3g s: a rank does not take "
-                       "part in it any "
-                       "more, or its network hangs",
+                       "part in it any more, or its network hangs",
                        q->size, timeout_s);
     }
 done:

@@ -70,13 +70,11 @@ static rd_code gpu_choose_refuse(const rd_gpu_seat *seat, int n, int clash, rd_s
         }
     }
     if (ranks > rows) rd_strbuf_printf(&b, "\n  and %d ranks more", ranks - rows);
-    rd_fail(
-        st, RD_EENV,
-        "two ranks on one GPU:%s\nstart at most %d rank%s on '%.24s', or show the ranks more GPUs "
-        "(CUDA_VISIBLE_DEVICES; srun "
-        "--gpus-per-node); \"allow_shared_gpu\": true lets them share, \"device\": \"cpu\" does "
-        "without",
-        rd_strbuf_str(&b), gpus, gpus == 1 ? "" : "s", seat[clash].host);
+    rd_fail(st, RD_EENV,
+            "two ranks on one GPU:%s\nstart at most %d rank%s on '%.24s', or show the ranks more "
+            "GPUs (CUDA_VISIBLE_DEVICES; srun --gpus-per-node); \"allow_shared_gpu\": true lets "
+            "them share, \"device\": \"cpu\" does without",
+            rd_strbuf_str(&b), gpus, gpus == 1 ? "" : "s", seat[clash].host);
     rd_strbuf_release(&b);
     return st->code;
 }
@@ -127,9 +125,7 @@ rd_code rd_gpu_choose(rd_device asked, bool allow_shared, bool compiled, const r
     if (!compiled)
         return rd_fail(st, RD_EENV,
                        "\"device\" is \"cuda\", and this program has no GPU backend; build it with "
-                       "`make CUDA=1` (it "
-                       "needs the CUDA "
-                       "Toolkit), or set \"device\": \"cpu\"");
+                       "`make CUDA=1` (it needs the CUDA Toolkit), or set \"device\": \"cpu\"");
     for (int r = n - 1; r >= 0; r--) {
         const bool one = seat[r].n_visible > 0 && !seat[r].why[0];
         with += one;
@@ -155,14 +151,12 @@ rd_code rd_gpu_choose(rd_device asked, bool allow_shared, bool compiled, const r
                        "\"device\" is \"cuda\", and there is no GPU that can be used: %s",
                        seat[without].why);
     if (with < n)
-        return rd_fail(
-            st, RD_EENV,
-            "rank %d on '%s' %s (%s), while rank %d on '%s' has one: %d of %d ranks do; put all "
-            "ranks where there "
-            "are GPUs, or set \"device\": \"cpu\"",
-            without, seat[without].host,
-            seat[without].n_visible ? "cannot use its GPU" : "has no GPU", seat[without].why, has,
-            seat[has].host, with, n);
+        return rd_fail(st, RD_EENV,
+                       "rank %d on '%s' %s (%s), while rank %d on '%s' has one: %d of %d ranks do; "
+                       "put all ranks where there are GPUs, or set \"device\": \"cpu\"",
+                       without, seat[without].host,
+                       seat[without].n_visible ? "cannot use its GPU" : "has no GPU",
+                       seat[without].why, has, seat[has].host, with, n);
     for (int r = 0; r < n; r++) {
         if (owner_of(seat, r) == r) continue;
         if (!allow_shared) return gpu_choose_refuse(seat, n, r, st);

@@ -5,9 +5,9 @@
 
 static const char old_driver[] =
     "the driver is too old for this program's CUDA: update it, or build with an older CUDA Toolkit";
-static const char failed[] = "a kernel failed, this one or one before it: with RD_CUDA_SYNC=1 in "
-                             "the environment the message names it; after Xid "
-                             "messages in `dmesg` the GPU may be at fault";
+static const char failed[] =
+    "a kernel failed, this one or one before it: with RD_CUDA_SYNC=1 in the environment the "
+    "message names it; after Xid messages in `dmesg` the GPU may be at fault";
 static const char full[] = "the GPU's memory is full: other programs may hold it (`nvidia-smi`), "
                            "or batch_size is too large";
 static const char mps[] = "the MPS service of this machine does not answer or has no place: end "
@@ -15,8 +15,7 @@ static const char mps[] = "the MPS service of this machine does not answer or ha
 static const char peers[] =
     "the GPUs cannot reach each other: NCCL_P2P_DISABLE=1 lets them go through the host";
 static const char dnn_parts[] = "the files of cuDNN are of different versions: only one version's "
-                                "folder may be in LD_LIBRARY_PATH "
-                                "(`tests/gpu/libraries list`)";
+                                "folder may be in LD_LIBRARY_PATH (`tests/gpu/libraries list`)";
 static const char dnn_whole[] =
     "a file of cuDNN is missing: install the whole package, not libcudnn.so.9 alone";
 static const char dnn_other[] = "this cuDNN is for another CUDA, driver or GPU: install cuDNN 9 "
@@ -29,11 +28,11 @@ typedef struct remedy {
 
 static const remedy remedies[] = {
     {"cudaErrorMemoryAllocation", full},
-    {"cudaErrorLaunchOutOfResources", "a kernel wants more registers or memory than the GPU has: "
-                                      "that is a mistake of this program"},
-    {"cudaErrorInitializationError", "the driver does not start: `nvidia-smi` must work for this "
-                                     "user, and /dev/nvidia* be there (in a "
-                                     "container: start it with --gpus all)"},
+    {"cudaErrorLaunchOutOfResources",
+     "a kernel needs more registers or memory than the GPU has: that is a mistake of this program"},
+    {"cudaErrorInitializationError",
+     "the driver does not start: `nvidia-smi` must work for this user, and /dev/nvidia* be there "
+     "(in a container: start it with --gpus all)"},
     {"cudaErrorStubLibrary",
      "libcuda.so.1 is the CUDA Toolkit's stub: take its folder (.../stubs) out of LD_LIBRARY_PATH"},
     {"cudaErrorUnsupportedPtxVersion", old_driver},
@@ -42,14 +41,11 @@ static const remedy remedies[] = {
      "a compatibility package of CUDA (cuda-compat) is in LD_LIBRARY_PATH and does not support "
      "this GPU: take it out, or update the driver"},
     {"cudaErrorSystemDriverMismatch", "the driver's kernel module and its libraries differ in "
-                                      "version: load the new module, or start the "
-                                      "machine again"},
+                                      "version: load the new module, or start the machine again"},
     {"cudaErrorECCUncorrectable", "the GPU's memory is damaged: look at `nvidia-smi -q -d ECC`, "
-                                  "and use another GPU until this one was "
-                                  "reset"},
+                                  "and use another GPU until this one was reset"},
     {"cudaErrorContained", "a fault of the GPU's memory ended this process alone: start it again; "
-                           "when it recurs, look at "
-                           "`nvidia-smi -q -d ECC`"},
+                           "when it recurs, look at `nvidia-smi -q -d ECC`"},
     {"cudaErrorIllegalAddress", failed},
     {"cudaErrorMisalignedAddress", failed},
     {"cudaErrorInvalidAddressSpace", failed},
@@ -61,8 +57,7 @@ static const remedy remedies[] = {
     {"cudaErrorLaunchTimeout",
      "a display on this GPU limits the time of a kernel: use a GPU without one"},
     {"cudaErrorDevicesUnavailable", "another process has the GPU for itself (compute mode, "
-                                    "`nvidia-smi -q -d COMPUTE`), or it is being "
-                                    "reset"},
+                                    "`nvidia-smi -q -d COMPUTE`), or it is being reset"},
     {"cudaErrorSystemNotReady",
      "GPUs with NVSwitch need the service nvidia-fabricmanager: start it"},
     {"cudaErrorMpsConnectionFailed", mps},
@@ -71,16 +66,14 @@ static const remedy remedies[] = {
     {"cudaErrorMpsMaxClientsReached", mps},
     {"cudaErrorMpsMaxConnectionsReached", mps},
     {"cudaErrorMpsClientTerminated", "another client of the MPS service failed, and the service "
-                                     "ended all of them: start again, or without "
-                                     "the service"},
+                                     "ended all of them: start again, or without the service"},
     {"cudaErrorNvlinkUncorrectable", "an NVLink connection failed: look at `nvidia-smi nvlink -e`"},
     {"cudaErrorPeerAccessUnsupported", peers},
     {"cudaErrorTooManyPeers", peers},
     {"cudaErrorOperatingSystem", "a call to the operating system failed: /dev/shm or the limits of "
                                  "the container may be too small"},
-    {"cudaErrorUnknown", "the driver gives no reason: `dmesg` may have an Xid message; loading "
-                         "the module nvidia_uvm again, or a restart "
-                         "of the machine, often helps"},
+    {"cudaErrorUnknown", "the driver gives no reason: `dmesg` may have an Xid message; loading the "
+                         "module nvidia_uvm again, or a restart of the machine, often helps"},
 
     {"CUBLAS_STATUS_NOT_INITIALIZED",
      "cuBLAS found no memory on the GPU, or a driver older than itself: `nvidia-smi` shows both"},
@@ -94,9 +87,8 @@ static const remedy remedies[] = {
      "this cuBLAS cannot compute such a product on this GPU: install a newer one"},
 
     {"CUDNN_STATUS_NOT_INITIALIZED",
-     "cuDNN found no memory on the GPU, a driver older than itself, "
-     "or not all of its files: `nvidia-smi` and "
-     "`tests/gpu/libraries list` show which"},
+     "cuDNN found no memory on the GPU, a driver older than itself, or not all of its files: "
+     "`nvidia-smi` and `tests/gpu/libraries list` show which"},
     {"CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH", dnn_parts},
     {"CUDNN_STATUS_SERIALIZATION_VERSION_MISMATCH", dnn_parts},
     {"CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED", dnn_whole},
@@ -117,13 +109,10 @@ static const remedy remedies[] = {
 
     {"ncclUnhandledCudaError",
      "NCCL_DEBUG=WARN in the environment makes NCCL print which call of CUDA it was"},
-    {"ncclSystemError",
-     "NCCL_DEBUG=WARN prints which; often it is /dev/shm being too small, or the "
-     "wrong network: NCCL_SOCKET_IFNAME names "
-     "the one to take"},
+    {"ncclSystemError", "NCCL_DEBUG=WARN prints which; often it is /dev/shm being too small, or "
+                        "the wrong network: NCCL_SOCKET_IFNAME names the one to take"},
     {"ncclInvalidUsage", "NCCL_DEBUG=WARN prints why; two ranks on one GPU need NCCL 2.30 and "
-                         "NCCL_MULTI_RANK_GPU_ENABLE=1, and all "
-                         "ranks the same version"},
+                         "NCCL_MULTI_RANK_GPU_ENABLE=1, and all ranks the same version"},
     {"ncclRemoteError", "another rank ended or its network failed: its own message says why"},
     {"ncclInternalError", nccl_debug},
     {"ncclInvalidArgument", nccl_debug},
@@ -196,7 +185,7 @@ void rd_gpu_not_built_for(const char *built_for, const char *gpu, int major, int
     else
         (void)snprintf(out, RD_GPU_WHY_BYTES,
                        "this program was built for %.70s and the GPU is another: `nvidia-smi "
-                       "--query-gpu=compute_cap --format=csv` names it, "
-                       "build it with `make CUDA=1 SM=` that number without its point",
+                       "--query-gpu=compute_cap --format=csv` names it, build it with `make CUDA=1 "
+                       "SM=` that number without its point",
                        built_for);
 }

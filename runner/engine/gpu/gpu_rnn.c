@@ -147,9 +147,8 @@ static rd_code gpu_rnn_refuse(struct rd_gpu_rnn *s, const rd_lstm_layer *l, cons
     s->has_note = true;
     (void)snprintf(s->note, sizeof s->note,
                    "recurrent layer of %" PRId64 " units, %" PRId64 " sequences of %" PRId64
-                   " steps: not by cuDNN, "
-                   "which does not support "
-                   "it (%s), but by own kernels, as others that it refuses",
+                   " steps: not by cuDNN, which does not support it (%s), but by own kernels, like "
+                   "other layers that it refuses",
                    l->H, c->n_seq, l->n_steps, s->text);
     return st->code;
 }
@@ -216,7 +215,7 @@ static rd_code gpu_rnn_place(rd_gpu *g, const rd_dnn_rnn *dnn, const layer *l, c
         offset + (size_t)(l->H * cols) * size > l->bytes) {
         *no = true;
         (void)snprintf(s->text, sizeof s->text,
-                       "cudnnGetRNNWeightParams: weights lie in another way than is known");
+                       "cudnnGetRNNWeightParams: weights are stored in an unknown order");
     }
     *at = (int64_t)(offset / size);
 done:

@@ -405,7 +405,7 @@ void on_fault(int signal, siginfo_t *info, void *)
                  threadIdx.z, info->si_addr);
     else if (rd_emulated_is_read(info->si_addr))
         snprintf(text, sizeof text,
-                 "emulated GPU: page-locked memory at %p is written, and was not waited for with "
+                 "emulated GPU: pinned memory at %p is written, and was not waited for with "
                  "rd_gpu_host_wait\n",
                  info->si_addr);
     else if (rd_emulated_is_device(info->si_addr, 1))

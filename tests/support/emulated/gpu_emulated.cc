@@ -527,7 +527,7 @@ void rd_gpu_free(rd_gpu *g)
                 (unsigned long long)g->in_use);
     rd_gpu_rnn_free(g);
     free(g->dnn);
-    if (g->locked_first) fprintf(stderr, "emulated GPU: page-locked memory was not given back\n");
+    if (g->locked_first) fprintf(stderr, "emulated GPU: pinned memory was not given back\n");
     if (opened == g) opened = nullptr;
     rd_emulated_copies_free(g->copies);
     free(g);
@@ -558,7 +558,7 @@ rd_code rd_gpu_host_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
     void *none = nullptr;
     memcpy(out, &none, sizeof none);
     if (number_of_environment("RD_EMULATED_PAGE_LOCKED", 1) == 0)
-        return rd_fail(st, RD_EENV, "no page-locked memory");
+        return rd_fail(st, RD_EENV, "no pinned memory");
     bytes = (bytes + PAGE) / PAGE * PAGE;
     void *p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     locked *l = p == MAP_FAILED ? nullptr : (locked *)calloc(1, sizeof *l);
@@ -608,7 +608,7 @@ void rd_gpu_host_put(rd_gpu *g, void *p)
         free(l);
         return;
     }
-    if (p) out_of_order("page-locked memory that is given back was not given by this GPU");
+    if (p) out_of_order("pinned memory that is given back was not given by this GPU");
 }
 
 rd_code rd_gpu_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
