@@ -108,7 +108,9 @@ static inline int rd_call_name(const char *call)
 rd_code rd_gpu_memory_open(rd_gpu *g, rd_status *st);
 /* For rd_gpu_free: frees all memory that the caller did not return. */
 void rd_gpu_memory_close(rd_gpu *g);
+/* Grows r to at least `bytes` bytes. */
 rd_code rd_gpu_scratch_get(rd_gpu *g, rd_gpu_scratch *r, size_t bytes, rd_status *st);
+/* Frees the memory of r. */
 void rd_gpu_scratch_free(rd_gpu *g, rd_gpu_scratch *r);
 
 /* Returns the pinned memory that contains the bytes at p. NULL: none. */
@@ -121,6 +123,7 @@ static inline cudaStream_t rd_gpu_stream(const rd_gpu *g, rd_gpu_queue stream)
 }
 /* Fills g->copies, g->ahead_event, g->ahead. */
 rd_code rd_gpu_ahead_new(rd_gpu *g, rd_status *st);
+/* Frees what rd_gpu_ahead_new made. */
 void rd_gpu_ahead_free(rd_gpu *g);
 
 /* ---- tasks: what is queued, at once or as part of a graph ---- */
@@ -135,6 +138,7 @@ typedef struct rd_gpu_move {
 rd_code rd_gpu_run_kernel(rd_gpu *g, const void *args, rd_status *st);
 rd_code rd_gpu_run_copy(rd_gpu *g, const void *args, rd_status *st);
 rd_code rd_gpu_run_zero(rd_gpu *g, const void *args, rd_status *st);
+/* Uploads an array at once, outside of graphs. */
 rd_code rd_gpu_up_now(rd_gpu *g, void *device, const void *host, size_t bytes, rd_status *st);
 /* Puts all recorded tasks on the stream. Called before code waits for the stream, records an event
  * or frees memory. */
@@ -181,6 +185,7 @@ rd_code rd_gpu_held_narrow(rd_gpu *g, const float *x, const uint16_t **out, rd_s
 rd_code rd_gpu_held_filters(rd_gpu *g, const float *W, int64_t taps, int64_t ci, int64_t co,
                             rd_element type, rd_gpu_scratch *scratch, const void **out,
                             rd_status *st);
+/* Frees the lists of held weights. */
 void rd_gpu_held_free(rd_gpu *g);
 
 /* ---- products (cuda_blas.c) ---- */
@@ -199,12 +204,14 @@ typedef struct rd_product {
 /* Computes a product. narrow: operands are rounded to 16 bits if they have more. Else the product
  * is float32, or TF32 if the options allow TF32 or are mixed. */
 rd_code rd_gpu_multiply(rd_gpu *g, const rd_product *p, bool narrow, rd_status *st);
+/* Free the library handles and plans of g. */
 void rd_gpu_blas_free(rd_gpu *g);
 void rd_gpu_dnn_free(rd_gpu *g);
 
+/* Load a library; RD_EENV if it cannot be loaded. */
 rd_code rd_gpu_blas_load(rd_status *st);
 rd_code rd_gpu_dnn_load(rd_status *st);
-/* Return the versions of the libraries, major * 10000 + minor * 100 + patch; 0 if a library cannot
+/* Return the versions of cuBLAS and NCCL, major * 10000 + minor * 100 + patch; 0 if a library cannot
  * be loaded. For cuDNN: see gpu_rnn.h. */
 int rd_gpu_blas_version(void);
 int rd_gpu_nccl_version(void);

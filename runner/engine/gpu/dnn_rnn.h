@@ -52,7 +52,9 @@ rd_code rd_gpu_dnn_queued(rd_gpu *g, const char *call, rd_status *st);
 
 /* The state that gpu_rnn.c keeps with a gpu. */
 typedef struct rd_gpu_rnn rd_gpu_rnn;
+/* Returns the place in g where gpu_rnn.c keeps its state. */
 rd_gpu_rnn **rd_gpu_rnn_of(rd_gpu *g);
+/* Returns the options of g; borrowed from g. */
 const rd_gpu_options *rd_gpu_options_of(const rd_gpu *g);
 
 RD_C_END

@@ -69,6 +69,7 @@ bool rd_ahead_take(rd_ahead *a, void *device, const void *host, size_t bytes, rd
 void rd_ahead_forget(rd_ahead *a, const void *host, size_t bytes);
 /* Counts an array that could have been sent and was not. */
 void rd_ahead_late(rd_ahead *a);
+/* Writes the counts so far to *out. */
 void rd_ahead_count(const rd_ahead *a, rd_gpu_ahead_counts *out);
 
 RD_C_END

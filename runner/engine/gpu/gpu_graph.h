@@ -84,6 +84,7 @@ rd_code rd_graphs_begin(rd_graphs *q, uint64_t key, rd_status *st);
 /* Ends recurring work; the queued work was started. After a failure (st), recorded tasks are
  * dropped. */
 rd_code rd_graphs_end(rd_graphs *q, rd_status *st);
+/* Starts all recorded tasks. */
 rd_code rd_graphs_flush(rd_graphs *q, rd_status *st);
 /* Runs a task or records it. In the second case args is copied. */
 rd_code rd_graphs_task(rd_graphs *q, rd_gpu *g, rd_gpu_run *run, const void *args, size_t bytes,
@@ -92,6 +93,7 @@ rd_code rd_graphs_task(rd_graphs *q, rd_gpu *g, rd_gpu_run *run, const void *arg
  * caller copies now; all earlier work was started. */
 bool rd_graphs_up(rd_graphs *q, void *device, const void *host, size_t bytes, rd_status *st);
 
+/* Writes the counts so far to *out. */
 void rd_graphs_count(const rd_graphs *q, rd_gpu_graph_counts *out);
 /* Returns, once, one line about work that falls back to single launches. NULL: nothing new. */
 const char *rd_graphs_note(rd_graphs *q);

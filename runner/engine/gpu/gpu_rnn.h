@@ -58,8 +58,10 @@ typedef struct rd_rnn_weights {
     rd_rnn_matrix m[RD_RNN_MATRICES];
     int64_t H, ld, most_cols;
 } rd_rnn_weights;
+/* Copies weights into the library's weight space. */
 rd_code rd_cuda_rnn_weights_in(rd_gpu *g, rd_rnn_type type, const rd_rnn_weights *w, void *space,
                                rd_status *st);
+/* Adds gradients from the library's weight space to ours. */
 rd_code rd_cuda_rnn_weights_out(rd_gpu *g, rd_rnn_type type, const rd_rnn_weights *w,
                                 const void *space, rd_status *st);
 

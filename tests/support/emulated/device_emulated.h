@@ -15,8 +15,9 @@ void rd_emulated_close(void);
 bool rd_emulated_is_device(const void *p, size_t bytes);
 /* Returns whether p is in pinned memory that a GPU may not have read yet. */
 bool rd_emulated_is_read(const void *p);
-/* Returns the failure that sticks; else this call's failure, which then sticks. */
+/* Returns the failure that sticks, or RD_OK. */
 rd_code rd_emulated_stuck(rd_gpu *g, rd_status *st);
+/* Makes the failure in st stick, unless an earlier one sticks. Returns its code. */
 rd_code rd_emulated_stick(rd_gpu *g, rd_status *st);
 /* Returns false if some of the n numbers at p are held weights (rd_gpu_hold) that changed without
  * rd_gpu_weights_changed. */
@@ -30,10 +31,12 @@ enum rd_emulated_work {
     RD_EMULATED_COPY,
     RD_EMULATED_RECURRENT, /* all steps of a layer */
     RD_EMULATED_GRAPH,
-    RD_EMULATED_IN_GRAPH, /* number of works above that ran in graphs */
+    RD_EMULATED_IN_GRAPH, /* pieces of the work above that ran in graphs */
     RD_EMULATED_WORKS
 };
+/* Counts one piece of work. */
 void rd_emulated_count(enum rd_emulated_work what);
+/* Returns whether products are mixed. */
 bool rd_emulated_mixed(const rd_gpu *g);
 /* The state that cudnn_emulated.cc keeps with g. It is allocated by malloc and freed with g. */
 void **rd_emulated_dnn_of(rd_gpu *g);
@@ -51,17 +54,22 @@ void rd_emulated_put(rd_element type, void *p, int64_t i, float x);
 rd_code rd_emulated_task(rd_gpu *g, rd_gpu_run *run, const void *args, size_t bytes, rd_status *st);
 /* Runs the recorded tasks. */
 rd_code rd_emulated_flush(rd_gpu *g, rd_status *st);
+/* Runs a kernel launch. */
 rd_code rd_emulated_run(rd_gpu *g, const void *kernel_call, rd_status *st);
 /* The stream of arrays that are uploaded ahead, and the reads of the ops' stream for which it must
  * wait; see copies_emulated.cc. */
 typedef struct rd_emulated_copies rd_emulated_copies;
+/* Creates the stream. The caller frees it. */
 rd_emulated_copies *rd_emulated_copies_new(void);
 /* Frees q; its queued work is dropped. nullptr is allowed. */
 void rd_emulated_copies_free(rd_emulated_copies *q);
+/* Queues an upload on this stream. */
 void rd_emulated_copies_up(rd_emulated_copies *q, void *to, const void *from, size_t bytes);
 /* Records that the ops' stream uses this memory now. */
 void rd_emulated_copies_read(rd_emulated_copies *q, const void *from, size_t bytes);
+/* Records an event on a stream. */
 void rd_emulated_copies_record(rd_emulated_copies *q, rd_gpu_queue stream, int event);
+/* Makes a stream wait for an event. */
 void rd_emulated_copies_wait(rd_emulated_copies *q, rd_gpu_queue stream, int event);
 /* Waits, for the host, until the uploads from this memory have read it. nullptr: waits for all
  * uploads. */

@@ -158,7 +158,7 @@ static inline T rd_emulated_shuffle(unsigned mask, T x, int src, const char *whe
     memcpy(&x, &bits, sizeof x);
     return x;
 }
-/* Lanes are divided into segments of `width`. A lane outside the segment gives the caller's own
+/* Lanes are divided into segments of `width`. A read outside the segment gives the lane's own
  * value. */
 static inline int rd_emulated_xor(int d, int width = 32)
 {
