@@ -69,7 +69,7 @@ both "recurrent layers by cuDNN, of many lengths" 1 ragged 30 5 --set cudnn_rnn=
 both "accumulated batches" 1 toy 24 60 --set iter_size=2
 both "micro-batches" 1 toy 24 60 --set deterministic=any --set micro_batches=4
 both "mixed" 1 toy 30 70 --set dtype=mixed
-both "images" 1 net 24 70 # fetched ahead into page-locked memory; whole batches are read from there, the last one goes with the letter
+both "images" 1 net 24 70 # fetched ahead into pinned memory; whole batches are read from there, the last one goes with the upload buffer
 expect "all but the first went up beside the step before" 0 "batches: 17 of 18 were uploaded" cat images/run.log
 both "images of 16 bits" 1 net 24 70 --set dtype=mixed
 both "accumulated images" 1 net 6 50 --set iter_size=2
@@ -111,7 +111,7 @@ if grep -q emulated first.txt; then
     export RD_EMULATED_GRAPHS
     expect "no graph can be made" 0 "launched one by one from here on: RD_EMULATED_GRAPHS is 0" t 1 none toy --max_steps=11
     unset RD_EMULATED_GRAPHS
-    expect "no memory can be page-locked" 0 "" env RD_EMULATED_PAGE_LOCKED=0 "$PROG" --config_file=net.json --logdir=pageable --summary_frequency=1 \
+    expect "no memory can be pinned" 0 "" env RD_EMULATED_PAGE_LOCKED=0 "$PROG" --config_file=net.json --logdir=pageable --summary_frequency=1 \
         --max_steps=24 --set device=cuda
     expect "the same images" 0 "" "$same" pageable/model-24.npz images/model-24.npz
     expect "it trains all the same" 0 "" t 1 off toy --max_steps=11 --set cuda_graphs=off

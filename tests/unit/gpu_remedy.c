@@ -20,9 +20,9 @@ static void test_by_name(void **state)
         {"cudaErrorIllegalAddress", "RD_CUDA_SYNC"},
         {"cudaErrorSystemDriverMismatch", "differ in version"},
         {"CUBLAS_STATUS_ALLOC_FAILED", "nvidia-smi"},
-        {"CUBLAS_STATUS_NOT_INITIALIZED", "no room"},
-        {"CUBLAS_STATUS_ARCH_MISMATCH", "card"},
-        {"CUDNN_STATUS_NOT_INITIALIZED", "no room"},
+        {"CUBLAS_STATUS_NOT_INITIALIZED", "no memory"},
+        {"CUBLAS_STATUS_ARCH_MISMATCH", "GPU"},
+        {"CUDNN_STATUS_NOT_INITIALIZED", "no memory"},
         {"CUDNN_STATUS_ALLOC_FAILED", "nvidia-smi"},
         {"CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED", "nvidia-smi"},
         {"CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH", "different versions"},
@@ -49,11 +49,11 @@ static void test_no_gpu(void **state)
     has(why, "--gpus all");
     rd_gpu_no_gpu("cudaErrorInsufficientDriver", "words", 12040, 13000, NULL, why);
     assert_string_equal(why, "the driver is too old: it is for CUDA 12.4, this program was built "
-                             "with CUDA 13.0 and wants driver 580 or newer");
+                             "with CUDA 13.0 and needs driver 580 or newer");
     rd_gpu_no_gpu("cudaErrorUnknown", "words", 11080, 12020, "0", why);
-    has(why, "wants driver 525 or newer");
+    has(why, "needs driver 525 or newer");
     rd_gpu_no_gpu("cudaErrorInsufficientDriver", "words", 10020, 11080, NULL, why);
-    has(why, "wants driver 450 or newer");
+    has(why, "needs driver 450 or newer");
     rd_gpu_no_gpu("cudaErrorNoDevice", "words", 13000, 13000, "7", why);
     has(why, "CUDA_VISIBLE_DEVICES is '7', which leaves none");
     rd_gpu_no_gpu("cudaErrorInvalidDevice", "words", 13000, 13000, "", why);
@@ -61,7 +61,7 @@ static void test_no_gpu(void **state)
     rd_gpu_no_gpu("cudaSuccess", "no error", 13000, 13000, NULL, why);
     has(why, "the driver sees no GPU");
     rd_gpu_no_gpu("cudaErrorSystemNotReady", "system not yet initialized", 13000, 13000, NULL, why);
-    assert_string_equal(why, "system not yet initialized (cudaErrorSystemNotReady); cards with "
+    assert_string_equal(why, "system not yet initialized (cudaErrorSystemNotReady); GPUs with "
                              "NVSwitch need the service nvidia-fabricmanager: start it");
     rd_gpu_no_gpu("cudaErrorInvalidValue", "invalid argument", 13000, 13000, "0", why);
     assert_string_equal(why, "invalid argument (cudaErrorInvalidValue)");

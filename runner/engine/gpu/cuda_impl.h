@@ -211,8 +211,8 @@ void rd_gpu_dnn_free(rd_gpu *g);
 /* Load a library; RD_EENV if it cannot be loaded. */
 rd_code rd_gpu_blas_load(rd_status *st);
 rd_code rd_gpu_dnn_load(rd_status *st);
-/* Return the versions of cuBLAS and NCCL, major * 10000 + minor * 100 + patch; 0 if a library cannot
- * be loaded. For cuDNN: see gpu_rnn.h. */
+/* Return the versions of cuBLAS and NCCL, major * 10000 + minor * 100 + patch; 0 if a library
+ * cannot be loaded. For cuDNN: see gpu_rnn.h. */
 int rd_gpu_blas_version(void);
 int rd_gpu_nccl_version(void);
 

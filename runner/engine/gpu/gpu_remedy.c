@@ -158,7 +158,7 @@ void rd_gpu_no_gpu(const char *name, const char *words, int driver, int runtime,
     else if (strcmp(name, "cudaErrorInsufficientDriver") == 0 || driver < runtime / 1000 * 1000)
         (void)snprintf(why, RD_GPU_WHY_BYTES,
                        "the driver is too old: it is for CUDA %s, this program was built with CUDA "
-                       "%s and wants driver %d or newer",
+                       "%s and needs driver %d or newer",
                        has, wants, driver_branch(runtime));
     else if (visible && (none || strcmp(name, "cudaErrorInvalidDevice") == 0))
         (void)snprintf(
