@@ -1,6 +1,7 @@
 /* seq2seq.c -- OpenSeq2Seq's sequence-to-sequence models of January 2018: a recurrent encoder and
  * an attention decoder. The keys and their defaults are those of the original. The parts are in
  * nn.h. */
+#include "rd/cell.h"
 #include "rd/model.h"
 #include "rd/nn.h"
 #include <inttypes.h>
@@ -9,7 +10,6 @@
 #include <string.h>
 
 typedef enum encoder_type { ENCODER_UNI, ENCODER_BI, ENCODER_GNMT } encoder_type;
-typedef enum cell_type { CELL_LSTM, CELL_GRU, CELL_GLSTM, CELL_SLSTM } cell_type;
 typedef enum attention_type {
     ATTENTION_BAHDANAU,
     ATTENTION_LUONG,
@@ -17,14 +17,17 @@ typedef enum attention_type {
     ATTENTION_GNMT_V2
 } attention_type;
 
-/* The words of the enums' keys. The names in cell_types are those of the registry of cells
- * (ops/cells). */
+/* The words of the enums' keys. */
 static const char *const encoder_types[] = {[ENCODER_UNI] = "unidirectional",
                                             [ENCODER_BI] = "bidirectional",
                                             [ENCODER_GNMT] = "gnmt",
                                             NULL};
+/* The names of all recurrent cells (runner/ops/cells). */
+#define RD_ENTRY(name) #name,
 static const char *const cell_types[] = {
-    [CELL_LSTM] = "lstm", [CELL_GRU] = "gru", [CELL_GLSTM] = "glstm", [CELL_SLSTM] = "slstm", NULL};
+#include "cells.inc"
+    NULL};
+#undef RD_ENTRY
 static const char *const attention_types[] = {[ATTENTION_BAHDANAU] = "bahdanau",
                                               [ATTENTION_LUONG] = "luong",
                                               [ATTENTION_GNMT] = "gnmt",
@@ -33,7 +36,7 @@ static const char *const attention_types[] = {[ATTENTION_BAHDANAU] = "bahdanau",
 
 typedef struct seq2seq_config {
     encoder_type encoder_type;
-    cell_type encoder_cell_type, decoder_cell_type;
+    const char *encoder_cell_type, *decoder_cell_type;
     attention_type attention_type;
     const char *decoder_type;
     int64_t encoder_cell_units, encoder_layers, src_emb_size, decoder_cell_units, decoder_layers,
@@ -54,7 +57,7 @@ enum {
 static const rd_option rows[] = {
     RD_OPT_ENUM(T, encoder_type, encoder_type, "\"unidirectional\"", encoder_types,
                 "structure of the encoder"),
-    RD_OPT_ENUM(T, encoder_cell_type, encoder_cell_type, NULL, cell_types,
+    RD_OPT_NAME(T, encoder_cell_type, encoder_cell_type, NULL, cell_types,
                 "recurrent cell of the encoder", RD_REQUIRED(ALWAYS)),
     RD_OPT_INT(T, encoder_cell_units, encoder_cell_units, NULL, 1, 65536,
                "number of units of an encoder cell", RD_REQUIRED(ALWAYS)),
@@ -73,7 +76,7 @@ static const rd_option rows[] = {
                 RD_GIVEN(T, has_enc_skip)),
     RD_OPT_INT(T, src_emb_size, src_emb_size, NULL, 1, 65536, "width of the source embedding",
                RD_REQUIRED(ALWAYS)),
-    RD_OPT_ENUM(T, decoder_cell_type, decoder_cell_type, NULL, cell_types,
+    RD_OPT_NAME(T, decoder_cell_type, decoder_cell_type, NULL, cell_types,
                 "recurrent cell of the decoder", RD_REQUIRED(ALWAYS)),
     RD_OPT_INT(T, decoder_cell_units, decoder_cell_units, NULL, 1, 65536,
                "number of units of a decoder cell", RD_REQUIRED(ALWAYS)),
@@ -148,6 +151,11 @@ static bool gnmt_attention(const seq2seq_config *c)
     return c->attention_type == ATTENTION_GNMT || c->attention_type == ATTENTION_GNMT_V2;
 }
 
+static bool is_cell(const char *type, const char *name)
+{
+    return strcmp(type, name) == 0;
+}
+
 /* Checks that the keys fit together, as in OpenSeq2Seq 4.11. R_enc, R_dec: output widths of the
  * cells. */
 static rd_code check(const seq2seq_config *c, const rd_config *cfg, int64_t R_enc, int64_t R_dec,
@@ -184,19 +192,19 @@ static rd_code check(const seq2seq_config *c, const rd_config *cfg, int64_t R_en
                        "); remove proj_size or the skip connections",
                        rd_config_where(cfg, "decoder_use_skip_connections"), c->decoder_cell_units,
                        R_dec);
-    if (gnmt_att && c->decoder_cell_type == CELL_GRU)
+    if (gnmt_att && !rd_cell_find(c->decoder_cell_type)->has_c)
         return rd_fail(st, RD_EUSAGE,
-                       "%s: 'decoder_cell_type' gru does not go with attention_type %s, which "
+                       "%s: 'decoder_cell_type' %s does not go with attention_type %s, which "
                        "needs an LSTM-type state; use lstm, glstm or slstm, or attention_type "
                        "bahdanau",
-                       rd_config_where(cfg, "decoder_cell_type"),
+                       rd_config_where(cfg, "decoder_cell_type"), c->decoder_cell_type,
                        attention_types[c->attention_type]);
     if (gnmt_enc && c->encoder_layers < 2)
         return rd_fail(st, RD_EUSAGE,
                        "%s: 'encoder_layers' is %" PRId64 "; encoder_type gnmt needs 2 or more (a "
                        "bidirectional one and one above it)",
                        rd_config_where(cfg, "encoder_layers"), c->encoder_layers);
-    if ((c->encoder_cell_type == CELL_GLSTM || c->decoder_cell_type == CELL_GLSTM) &&
+    if ((is_cell(c->encoder_cell_type, "glstm") || is_cell(c->decoder_cell_type, "glstm")) &&
         c->num_groups < 1)
         return rd_fail(st, RD_EUSAGE, "key 'num_groups' is missing; glstm cells need it");
     return RD_OK;
@@ -214,13 +222,13 @@ static rd_code seq2seq_create(const rd_model_args *a, void **self, rd_status *st
     seq2seq_config *c = &m->c;
     m->ps = a->params;
     RD_TRY(rd_config_read(a->config, &group, a->mode, c, st));
-    const rd_cell_config ec = {cell_types[c->encoder_cell_type],
+    const rd_cell_config ec = {c->encoder_cell_type,
                                c->encoder_cell_units,
                                c->proj_size,
                                c->num_groups,
                                c->enc_in,
                                c->enc_out};
-    const rd_cell_config dc = {cell_types[c->decoder_cell_type],
+    const rd_cell_config dc = {c->decoder_cell_type,
                                c->decoder_cell_units,
                                c->proj_size,
                                c->num_groups,
@@ -237,7 +245,7 @@ static rd_code seq2seq_create(const rd_model_args *a, void **self, rd_status *st
     const rd_decoder_style style = wrapped                                  ? RD_DEC_WRAPPED
                                    : c->attention_type == ATTENTION_GNMT_V2 ? RD_DEC_GNMT_V2
                                                                             : RD_DEC_GNMT;
-    if (!wrapped && c->decoder_cell_type == CELL_SLSTM && c->decoder_layers > 1)
+    if (!wrapped && is_cell(c->decoder_cell_type, "slstm") && c->decoder_layers > 1)
         rd_warn(a->log,
                 "decoder_cell_type slstm has no recurrent input, so that with attention_type %s "
                 "its upper layers never see the source",
