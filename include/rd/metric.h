@@ -1,4 +1,5 @@
-/* metric.h -- scores of decoded sequences, one file each in runner/data/metrics.
+/* metric.h -- scores of decoded sequences, one file each in runner/data/metrics. class_metric.h has
+ * those of image models.
  *
  * A metric turns pairs (hypothesis, reference) into integer counts, and counts into figures. Ranks
  * add up their counts, so the figures are the same for every number of ranks. */

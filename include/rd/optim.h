@@ -176,9 +176,10 @@ typedef struct rd_optimizer_def {
     /* Returns the first value of a slot's elements. own: as in rd_update. NULL: 0. */
     double (*slot_init)(const void *own, int slot);
     bool skips_zero_rows; /* wants update.row for RD_PARAM_ROWS */
-    /* Returns eta and epsilon of LARS' trust ratio r = eta |w| / (|g| + weight_decay |w| + epsilon).
+    /* Returns eta and epsilon of LARS' trust ratio
+     *   r = eta |w| / (|g| + weight_decay |w| + epsilon),   1 if a norm is zero.
      * update then gets r (g + weight_decay w) for the gradient of each parameter without
-     * RD_PARAM_NO_DECAY; r = 1 if a norm is zero. own: as in rd_update. NULL: no trust ratio. */
+     * RD_PARAM_NO_DECAY. own: as in rd_update. NULL: no trust ratio. */
     rd_trust_ratio (*trust_ratio)(const void *own);
     /* A loop that the compiler vectorises. The arithmetic does not depend on how [lo, hi) is
      * cut. */

@@ -1,7 +1,9 @@
 #!/bin/bash
-# add_parts.sh -- adds one part of each kind to a copy of the tree, as runner/README.md and models/README.md describe, builds the
-# copy and runs each part. The parts are in tests/parts, one folder for each, with paths as in the tree. A part is new files and at
-# most one line elsewhere; this script counts. With CASES=all the kernels for a GPU run as host code, too.
+# add_parts.sh -- adds one part of each kind to a copy of the tree, builds the copy and runs each part.
+#
+# The parts are in tests/parts, one folder for each, with paths as in the tree. runner/README.md and models/README.md
+# describe how to add one: new files and at most one line elsewhere, which this script counts. With CASES=all the
+# kernels for a GPU run as host code, too.
 # timeout: 900
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
@@ -36,7 +38,7 @@ commit() { git add -A && git -c user.name=tests -c user.email=tests@localhost co
 printf 'build/\n' >> .gitignore
 git init -q . && commit tree || exit 2
 
-# new_part NAME LINES: copies the part into the tree, and checks that it changes at most LINES lines of files that were there.
+# new_part NAME LINES: copies the part into the tree, and checks that it changes LINES lines of files that were there.
 new_part() {
     cp -r "tests/parts/$1/." .
     [ "$1" != op ] || sed -i '/^RD_C_END/i rd_var *rd_op_cube(rd_tape *t, rd_var *x);' include/rd/ops.h
@@ -46,9 +48,11 @@ new_part() {
         awk '{ n += $1 + $2 } END { print n + 0 }')"
     commit "$1"
 }
-for part in model dataset text_metric class_metric optimizer; do new_part $part 0; done
+for part in model dataset text_metric class_metric optimizer cell; do new_part $part 0; done
 new_part op 1
-expect "every folder of tests/parts is added" 0 "" test "$(ls tests/parts | wc -l)" = "$(git log --format=%s | grep -cv '^tree$')"
+for part in tests/parts/*; do
+    expect "$part is added" 0 "$(basename "$part")" git log --format=%s
+done
 
 jobs=$(nproc 2> /dev/null || echo 2)
 expect "build" 0 "" make -j"$jobs" all build/release/tests/ops/cube
@@ -75,17 +79,26 @@ expect "the same figure" 0 "" test "$(column accuracy_worst_class log/eval | tai
 expect "the dataset's key counts" 0 "" run 1 --mode=eval --logdir=log --set stripes_noise=1.0
 expect "noise alone is not recognised" 1 "" at_least "$(last accuracy log/eval)" 0.7
 expect "the optimizer's key" 0 "signum: share of the mean gradient" "$PROG" --help=signum_momentum
-expect "train with another momentum" 0 "" run 1 --mode=train --logdir=other --set signum_momentum=0.0 --max_steps=20 --summary_frequency=5
+expect "train with another momentum" 0 "" run 1 --mode=train --logdir=other --set signum_momentum=0.0 --max_steps=20 \
+    --summary_frequency=5
 expect "the optimizer's key counts" 0 "" test "$(last loss other)" != "$(column loss log | sed -n 5p)"
-expect "not with another optimizer" 2 "'signum_momentum' belongs to optimizer signum" run 1 --mode=train --logdir=none --set optimizer=sgd
+expect "not with another optimizer" 2 "'signum_momentum' belongs to optimizer signum" run 1 --mode=train --logdir=none \
+    --set optimizer=sgd
 expect "not with another dataset" 2 "'stripes_noise' belongs to dataset stripes" run 1 --mode=train --logdir=none \
     --set dataset=synthetic_images
 
 # --- text metric
 toy 200 30
-expect "the text metric" 0 "length ratio: [0-9]* of [0-9]* tokens" ranks 1 "$PROG" --config_file=toy.json --mode=train_eval \
-    --logdir=text --max_steps=10 --set metric=length_ratio --set eval_frequency=10
+toy_run() { ranks 1 "$PROG" --config_file=toy.json "$@"; }
+expect "the text metric" 0 "length ratio: [0-9]* of [0-9]* tokens" toy_run --mode=train_eval --logdir=text \
+    --max_steps=10 --set metric=length_ratio --set eval_frequency=10
 expect "its figure" 0 '"length_ratio":[0-9]' cat text/eval/metrics.jsonl
+
+# --- recurrent cell
+expect "train with the cell" 0 "" toy_run --mode=train --logdir=cell --max_steps=40 --summary_frequency=1 \
+    --set encoder_cell_type=linear_rnn --set decoder_cell_type=linear_rnn
+expect "the loss falls by a tenth" 0 "" awk -v a="$(column loss cell | head -n 1)" -v b="$(last loss cell)" \
+    'BEGIN { exit !(b < 0.9 * a) }'
 
 # --- op
 expect "the op on a CPU" 0 "1 test(s)" "$tree/build/release/tests/ops/cube"
@@ -95,10 +108,14 @@ if [ "${CASES:-}" = all ]; then
     expect "the op on a GPU" 0 "1 test(s)" env RD_TEST_DEVICE=cuda build/emulated/tests/ops/cube
     cd "$work/run" || exit 2
     PROG=$tree/build/emulated/run_dist
-    expect "the optimizer on a GPU" 0 "" run 1 --mode=train --logdir=gpu --set device=cuda --max_steps=20 --summary_frequency=5
-    PROG=$tree/build/release/run_dist
-    expect "the optimizer on a CPU" 0 "" run 1 --mode=train --logdir=cpu --max_steps=20 --summary_frequency=5
-    expect "the same losses" 0 "" close_curves loss 1e-3 5 gpu cpu
+    for device in cuda cpu; do
+        expect "the optimizer on $device" 0 "" run 1 --mode=train --logdir="stripes_$device" --set device=$device \
+            --max_steps=20 --summary_frequency=5
+        expect "the cell on $device" 0 "" toy_run --mode=train --logdir="toy_$device" --set device=$device \
+            --max_steps=5 --summary_frequency=1 --set encoder_cell_type=linear_rnn
+    done
+    expect "losses of both devices, optimizer" 0 "" close_curves loss 1e-3 5 stripes_cuda stripes_cpu
+    expect "losses of both devices, cell" 0 "" close_curves loss 1e-3 5 toy_cuda toy_cpu
 else
     skipped=1
 fi
