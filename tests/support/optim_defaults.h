@@ -1,4 +1,5 @@
-/* optim_defaults.h -- an rd_optim_config for tests that set the rest, and one from keys as a config has them. */
+/* optim_defaults.h -- an rd_optim_config for tests that set the rest, and one from keys as a config
+ * has them. */
 #ifndef RD_OPTIM_DEFAULTS_H
 #define RD_OPTIM_DEFAULTS_H
 
@@ -8,7 +9,8 @@
 /* rd_optim_new fills in the defaults of the keys that only one optimizer reads. */
 static const rd_optim_config optim_defaults = {.opt_momentum = 0.9, .loss_scale = 1.0};
 
-/* Reads the config of an optimizer. keys: a part of a JSON object, such as "\"lars_eta\": 0.01"; "": none. */
+/* Reads the config of an optimizer. keys: a part of a JSON object, such as "\"lars_eta\": 0.01";
+ * "": none. */
 static inline rd_code optim_from_keys(const char *optimizer, const char *keys, rd_optim_config *out,
                                       rd_status *st)
 {

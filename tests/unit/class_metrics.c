@@ -1,5 +1,5 @@
-/* class_metrics.c -- class metrics: what every definition promises, and accuracy, top-5 and the confusion matrix of a
- * batch that a reader can count. */
+/* class_metrics.c -- class metrics: what every definition promises, and accuracy, top-5 and the
+ * confusion matrix of a batch that a reader can count. */
 #include "../../runner/run/class_counts.h"
 #include "test.h"
 #include <math.h>
@@ -99,7 +99,8 @@ static void test_training(void **state)
     assert_string_equal(line, ", accuracy nan %");
 }
 
-/* The confusion matrix counts for pictures only, and for at most 100 classes. Wrong labels do not count. */
+/* The confusion matrix counts for pictures only, and for at most 100 classes. Wrong labels do not
+ * count. */
 static void test_confusion(void **state)
 {
     int n, found = -1;

@@ -1,5 +1,5 @@
-/* stripes.c -- grey images of 8 x 8 pixels with stripes: a template of an image dataset with its own
- * key. The class is the direction of the stripes: rows, columns or a diagonal. */
+/* stripes.c -- grey images of 8 x 8 pixels with stripes: a template of an image dataset with its
+ * own key. The class is the direction of the stripes: rows, columns or a diagonal. */
 #include "../images_impl.h"
 #include "rd/philox.h"
 

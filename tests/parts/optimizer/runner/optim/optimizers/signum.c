@@ -1,4 +1,5 @@
-/* signum.c -- Bernstein et al. 2018 (arXiv:1802.04434): a template of an optimizer with its own key.
+/* signum.c -- Bernstein et al. 2018 (arXiv:1802.04434): a template of an optimizer with its own
+ * key.
  *   m = mu m + (1 - mu) g,   w -= lr sign(m),   m starts at 0 */
 #include "signum.h"
 #include "rd/optim.h"
