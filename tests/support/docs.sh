@@ -342,7 +342,8 @@ find_banned() {
             gsub(/[ \t]+/, " ", text)
             sub(/^ /, "", text)
             sub(/ $/, "", text)
-            if (text ~ any)
+            # A text of one word is a name, such as a key of JSON output.
+            if (text ~ / / && text ~ any)
                 for (i = 1; i <= n; i++)
                     if (text ~ pattern[i]) print $1 ":" $2 ": \047" phrase[i] "\047; better: " better[i]
             if ($1 == file && $2 == at + 1) {
