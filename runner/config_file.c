@@ -4,6 +4,7 @@
 #include "bench/bench.h"
 #include "rd/file.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,8 +87,7 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
     RD_TRY(rd_comm_bcast(comm, &bytes, sizeof bytes, 0, st));
     if (!root) {
         text = malloc((size_t)bytes + 1);
-        if (!text)
-            rd_fail(st, RD_EENV, "out of memory for the config (%lld bytes)", (long long)bytes);
+        if (!text) rd_fail(st, RD_EENV, "out of memory for the config (%" PRId64 " bytes)", bytes);
     }
     RD_TRY(rd_comm_agree(comm, st));
     RD_TRY(rd_comm_bcast(comm, text, bytes, 0, st));

@@ -13,6 +13,7 @@
 #include "rd/supervise.h"
 #include "run/world.h"
 
+#include <inttypes.h>
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -72,7 +73,7 @@ static void print_scalar(void *ctx, int64_t step, double wall, const char *tag, 
                          double value)
 {
     (void)ctx;
-    (void)printf("%lld,%.6f,%s,%s,%.9g\n", (long long)step, wall, tag, kind, value);
+    (void)printf("%" PRId64 ",%.6f,%s,%s,%.9g\n", step, wall, tag, kind, value);
 }
 
 /* The launcher ends the job at the first rank that fails. So the other ranks give the first one

@@ -3,6 +3,7 @@
  * --data_name mean. */
 #include "bench.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 static bool contains(const char *s, const char *piece)
@@ -142,7 +143,7 @@ rd_code bench_defaults(const rd_cli *cli, rd_config *c, rd_strbuf *notices, rd_s
     const int64_t n = def && def->usual_batch ? def->usual_batch : 32;
     RD_TRY(choose_data(cli, c, notices, st));
     if (!rd_config_has(c, "batch_size") && (!cli->config_file || size)) {
-        rd_strbuf_printf(notices, "batch_size is %lld, the usual one of %s\n", (long long)n,
+        rd_strbuf_printf(notices, "batch_size is %" PRId64 ", the usual one of %s\n", n,
                          model ? model : "it");
         RD_TRY(bench_config_put(c, "batch_size", json_integer((json_int_t)n),
                                 "the model's usual one", st));

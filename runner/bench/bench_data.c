@@ -12,6 +12,7 @@
 #include "../run/world.h"
 #include "rd/philox.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -93,8 +94,9 @@ static rd_code make_images(bench *b, rd_status *st)
     size_t bytes = 0;
     if (__builtin_mul_overflow((size_t)n * sizeof *x, (size_t)each, &bytes))
         return rd_fail(st, RD_EUSAGE,
-                       "a batch of %lld images of %lld x %lld does not fit into memory",
-                       (long long)n, (long long)h, (long long)w);
+                       "a batch of %" PRId64 " images of %" PRId64 " x %" PRId64
+                       " does not fit into memory",
+                       n, h, w);
     RD_TRY(rd_arena_get(r->batch_arena, bytes, &x, st));
     RD_TRY(rd_arena_get(r->batch_arena, (size_t)n * sizeof *label, &label, st));
     RD_TRY(rd_arena_get(r->batch_arena, (size_t)n * sizeof *sample, &sample, st));

@@ -66,8 +66,9 @@ static rd_code force_keys(rd_run *r, rd_status *st)
             rd_strbuf_puts(&r->notices, "plateau_factor is without effect: train mode does not "
                                         "evaluate (--mode=train_eval does)\n");
         if (rd_config_has(r->keys, "num_epochs") && r->cli->max_steps_given)
-            rd_strbuf_printf(&r->notices, "num_epochs is ignored: --max_steps %lld decides\n",
-                             (long long)r->cli->max_steps);
+            rd_strbuf_printf(&r->notices,
+                             "num_epochs is ignored: --max_steps %" PRId64 " decides\n",
+                             r->cli->max_steps);
     }
 done:
     return st->code;
@@ -161,8 +162,9 @@ rd_code setup_config(rd_run *r, rd_status *st)
     }
     if (r->mode == RD_MODE_EVAL || r->mode == RD_MODE_TRAIN_EVAL) RD_TRY(find_metric(r, st));
     if (__builtin_mul_overflow(r->config.batch_size, (int64_t)r->world->size, &r->global_batch))
-        rd_fail(st, RD_EUSAGE, "batch_size %lld times %d ranks: the global batch is too large",
-                (long long)r->config.batch_size, r->world->size);
+        rd_fail(st, RD_EUSAGE,
+                "batch_size %" PRId64 " times %d ranks: the global batch is too large",
+                r->config.batch_size, r->world->size);
     if (st->code == RD_OK && (r->mode == RD_MODE_TRAIN || r->mode == RD_MODE_TRAIN_EVAL))
         (void)check_any(r, st);
 done:

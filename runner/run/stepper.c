@@ -21,6 +21,7 @@
 #include "rd/hash.h"
 #include "rd/vec.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,8 +165,9 @@ static rd_code deal(stepper *s, const rd_order *order, int64_t epoch, int64_t ba
     if (out->n_global > out->capacity) {
         int64_t *more = realloc(out->ids, (size_t)out->n_global * sizeof *more);
         if (!more)
-            return rd_fail(st, RD_EENV, "out of memory for the ids of a batch of %lld samples",
-                           (long long)out->n_global);
+            return rd_fail(st, RD_EENV,
+                           "out of memory for the ids of a batch of %" PRId64 " samples",
+                           out->n_global);
         out->ids = more;
         out->capacity = out->n_global;
     }
