@@ -15,13 +15,13 @@ SUITE   ?= all
 T       :=
 # CUDA=1: with the GPU backend. CUDA=emulated: with its kernels as host code, for the tests.
 CUDA    ?=
-PKGS    := jansson libarchive libturbojpeg
+PKGS    := jansson libarchive libturbojpeg zlib
 # oneDNN has no .pc file. For your own oneDNN:
 #   make DNNL_CFLAGS=-I/opt/dnnl/include DNNL_LIBS='-L/opt/dnnl/lib -Wl,-rpath,/opt/dnnl/lib -ldnnl'
 DNNL_CFLAGS ?=
 DNNL_LIBS   ?= -ldnnl
 # Debian packages that make, make test and mpirun need.
-DEPS := build-essential pkg-config libopenmpi-dev openmpi-bin libjansson-dev libarchive-dev libturbojpeg0-dev libdnnl-dev libcmocka-dev procps
+DEPS := build-essential pkg-config libopenmpi-dev openmpi-bin libjansson-dev libarchive-dev zlib1g-dev libturbojpeg0-dev libdnnl-dev libcmocka-dev procps
 
 NEED := $(filter-out clean distclean help deps deps-names demo format format-check uninstall,$(or $(MAKECMDGOALS),all))
 ifneq ($(NEED),)

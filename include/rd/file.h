@@ -8,11 +8,15 @@
 RD_C_BEGIN
 
 /* Reads a whole file, plain or compressed with gzip. The first bytes show which it is; gzip's
- * checksum is verified. "-" and /dev/stdin are standard input, which may be a pipe. An empty file
+ * checksums are verified. "-" and /dev/stdin are standard input, which may be a pipe. An empty file
  * is not a failure: *n is 0. The caller frees *out with free(). One extra '\0' follows the n bytes.
  * `code` is the code for what is wrong with the file: missing, a folder, not readable, a truncated
  * .gz. Out of memory is RD_EENV. Messages name the path and the system's reason. */
 rd_code rd_file_read(const char *path, rd_code code, char **out, size_t *n, rd_status *st);
+/* Does the same for a file of at most `max` bytes, also after decompression. what: "a config", for
+ * the message. */
+rd_code rd_file_read_limited(const char *path, rd_code code, size_t max, const char *what,
+                             char **out, size_t *n, rd_status *st);
 
 /* A file that appears whole or not at all: write "<path>.tmp.<pid>", fsync,
  * rename, fsync the folder. */

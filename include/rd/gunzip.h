@@ -1,13 +1,14 @@
-/* gunzip.h -- decompresses gzip for readers that read piece by piece, and checks the checksum at
- * the end.
+/* gunzip.h -- decompresses gzip for readers that read piece by piece, and compares the checksum of
+ * every member.
  *
- * libarchive ignores that checksum. A flipped bit often decompresses to something, and the run
+ * libarchive ignores these checksums. A flipped bit often decompresses to something, and the run
  * would train on damaged data. xz, bzip2 and zstd check themselves. */
 #ifndef RD_GUNZIP_H
 #define RD_GUNZIP_H
 
 #include "rd/status.h"
 #include <stdint.h>
+#include <sys/types.h>
 
 RD_C_BEGIN
 
@@ -36,9 +37,17 @@ rd_code rd_gunzip_new(const char *name, const rd_gzip_input *from, rd_code code,
 struct archive;
 int rd_gunzip_open(rd_gunzip *g, struct archive *to);
 
-/* Decompresses what is left, since the checksum covers everything, and checks the checksum. To be
- * called when `to` has given all that is wanted; a reader that stops earlier does not need it. If
- * the file holds several gzip members one after the other, the checksum of the last one counts. */
+/* Returns the number of the next decompressed bytes, which *p points to until the next call. 0: the
+ * end, and all checksums match; -1: rd_gunzip_failed knows why. */
+ssize_t rd_gunzip_read(rd_gunzip *g, const void **p);
+
+/* Returns whether decompressing failed, and puts the failure into *st. `to` reports such a failure
+ * as its own: ask here first. g may be NULL. */
+bool rd_gunzip_failed(const rd_gunzip *g, rd_status *st);
+
+/* Decompresses what is left, since damage may be anywhere, and compares its checksums. To be called
+ * when `to` has given all that is wanted; a reader that stops earlier does not need it. Bytes
+ * behind the last member must be zeros. */
 rd_code rd_gunzip_end(rd_gunzip *g, rd_status *st);
 void rd_gunzip_free(rd_gunzip *g); /* NULL is fine */
 

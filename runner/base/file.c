@@ -1,11 +1,9 @@
 /* file.c -- reads and writes whole files, see file.h.
  *
- * Plain files are read straight into their buffer. A file that begins with gzip's two magic bytes
- * goes through libarchive. libarchive does not check the CRC at the end of a gzip member, so this
- * file does. */
+ * Files are read straight into their buffer. A file that begins with gzip's two magic bytes is then
+ * decompressed (gunzip.c). */
 #include "rd/file.h"
 #include "rd/gunzip.h"
-#include <archive.h>
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -73,9 +71,8 @@ typedef struct source {
     const char *name;
     unsigned char *block;  /* BLOCK bytes */
     size_t n_held;         /* bytes of block that were read ahead and not yet delivered */
-    int err;               /* errno of a failed read */
-    unsigned char tail[8]; /* the last bytes delivered; a gzip member ends with CRC and length */
-    size_t n_tail;         /* bytes in tail */
+    size_t max;             /* most bytes of the result */
+    const char *what;       /* what the file is, for the message about max */
 } source;
 
 /* Reads at most n bytes. Continues after EINTR. */
@@ -85,45 +82,6 @@ static ssize_t file_read_some(int fd, void *p, size_t n)
     do got = read(fd, p, n > (1u << 30) ? 1u << 30 : n); /* Linux reads less than 2 GiB per call */
     while (got < 0 && errno == EINTR);
     return got;
-}
-
-/* Gives libarchive the next block of the file, and keeps its last bytes in tail. */
-static la_ssize_t gzip_deliver(struct archive *a, void *ctx, const void **p)
-{
-    source *s = ctx;
-    ssize_t n = (ssize_t)s->n_held;
-    s->n_held = 0;
-    if (n == 0) n = file_read_some(s->fd, s->block, BLOCK);
-    if (n < 0) {
-        s->err = errno;
-        archive_set_error(a, s->err, "read error");
-        return -1;
-    }
-    *p = s->block;
-    if ((size_t)n >= sizeof s->tail) {
-        memcpy(s->tail, s->block + n - sizeof s->tail, sizeof s->tail);
-        s->n_tail = sizeof s->tail;
-    } else {
-        size_t keep = sizeof s->tail - (size_t)n;
-        if (keep > s->n_tail) keep = s->n_tail;
-        memmove(s->tail, s->tail + s->n_tail - keep, keep);
-        memcpy(s->tail + keep, s->block, (size_t)n);
-        s->n_tail = keep + (size_t)n;
-    }
-    return n;
-}
-
-/* Returns whether the last member's CRC and length match the end of the n decompressed bytes at p.
- * A file may hold several members. */
-static bool gzip_checksum_matches(const source *s, const char *p, size_t n)
-{
-    if (s->n_tail < 8) return false;
-    uint32_t crc, len;
-    memcpy(&crc, s->tail, 4); /* little endian, like the hosts of this program */
-    memcpy(&len, s->tail + 4, 4);
-    if (len > n) return false;
-    const size_t member = (uint32_t)n == len ? n : len; /* the length is stored modulo 2^32 */
-    return rd_crc32(0, p + (n - member), member) == crc;
 }
 
 typedef struct bytes {
@@ -146,52 +104,11 @@ static rd_code bytes_reserve(bytes *b, size_t more, const char *name, rd_status 
     return RD_OK;
 }
 
-static rd_code read_gzip(source *s, rd_code code, bytes *b, rd_status *st)
+static rd_code check_size(const source *s, size_t n, rd_code code, rd_status *st)
 {
-    struct archive *a = archive_read_new();
-    struct archive_entry *entry;
-    if (!a) return rd_fail(st, RD_EENV, "out of memory reading '%s'", s->name);
-    if (archive_read_support_filter_gzip(a) != ARCHIVE_OK ||
-        archive_read_support_format_raw(a) != ARCHIVE_OK ||
-        archive_read_support_format_empty(a) != ARCHIVE_OK) {
-        rd_fail(st, RD_EENV, "libarchive lacks gzip, needed for '%s': %s", s->name,
-                archive_error_string(a));
-        goto done;
-    }
-    int rc = archive_read_open(a, s, NULL, gzip_deliver, NULL);
-    if (rc == ARCHIVE_OK) rc = archive_read_next_header(a, &entry);
-    /* If the header makes no sense, libarchive would deliver the compressed bytes. */
-    const bool decompresses = archive_filter_code(a, 0) != ARCHIVE_FILTER_NONE;
-    while (rc == ARCHIVE_OK && decompresses) {
-        RD_TRY(bytes_reserve(b, BLOCK, s->name, st));
-        const la_ssize_t got = archive_read_data(a, b->p + b->n, b->cap - b->n - 1);
-        if (got == 0)
-            rc = ARCHIVE_EOF;
-        else if (got == ARCHIVE_RETRY)
-            continue;
-        else if (got < 0)
-            rc = (int)got;
-        else
-            b->n += (size_t)got;
-    }
-    if (s->err != 0)
-        fail_errno(st, code, RD_HERE, "read", s->name, s->err);
-    else if (rc != ARCHIVE_EOF || !decompresses)
-        rd_fail(
-            st, code,
-            "cannot decompress '%s' after %zu bytes: %s; it is cut off or damaged, get it again",
-            s->name, b->n,
-            archive_error_string(a) ? archive_error_string(a)
-            : decompresses          ? "its end is missing"
-                                    : "its first bytes are not a gzip header");
-    else if (!gzip_checksum_matches(s, b->p, b->n))
-        rd_fail(st, code,
-                "cannot trust '%s': its %zu decompressed bytes do not match the checksum at its "
-                "end; it is damaged, get it again",
-                s->name, b->n);
-done:
-    archive_read_free(a);
-    return st->code;
+    if (n <= s->max) return RD_OK;
+    return rd_fail(st, code, "'%s' has more than %zu MiB, the most of %s; is it the right file?",
+                   s->name, s->max >> 20, s->what);
 }
 
 static rd_code read_plain(source *s, rd_code code, bytes *b, rd_status *st)
@@ -206,15 +123,48 @@ static rd_code read_plain(source *s, rd_code code, bytes *b, rd_status *st)
         if (got < 0) return fail_errno(st, code, RD_HERE, "read", s->name, errno);
         if (got == 0) break;
         b->n += (size_t)got;
+        RD_TRY(check_size(s, b->n, code, st));
     }
 done:
     return st->code;
 }
 
+/* Replaces the gzip bytes in b by what they decompress to. */
+static rd_code unpack(const source *s, rd_code code, bytes *b, rd_status *st)
+{
+    const rd_gzip_input from = {.fd = -1, .size = (int64_t)b->n, .mem = b->p};
+    bytes all = {0};
+    rd_gunzip *g = NULL;
+    const void *p = NULL;
+    ssize_t n;
+    RD_TRY(rd_gunzip_new(s->name, &from, code, &g, st));
+    RD_TRY(bytes_reserve(&all, 3 * b->n, s->name, st));
+    while ((n = rd_gunzip_read(g, &p)) > 0) {
+        RD_TRY(check_size(s, all.n + (size_t)n, code, st));
+        RD_TRY(bytes_reserve(&all, (size_t)n, s->name, st));
+        memcpy(all.p + all.n, p, (size_t)n);
+        all.n += (size_t)n;
+    }
+    if (rd_gunzip_failed(g, st)) goto done;
+    free(b->p);
+    *b = all;
+    all.p = NULL;
+done:
+    free(all.p);
+    rd_gunzip_free(g);
+    return st->code;
+}
+
 rd_code rd_file_read(const char *path, rd_code code, char **out, size_t *n, rd_status *st)
 {
+    return rd_file_read_limited(path, code, SIZE_MAX / 4, "a file", out, n, st);
+}
+
+rd_code rd_file_read_limited(const char *path, rd_code code, size_t max, const char *what,
+                             char **out, size_t *n, rd_status *st)
+{
     const bool is_stdin = strcmp(path, "-") == 0 || strcmp(path, "/dev/stdin") == 0;
-    source s = {.fd = -1, .name = is_stdin ? "standard input" : path};
+    source s = {.fd = -1, .name = is_stdin ? "standard input" : path, .max = max, .what = what};
     bytes b = {0};
     struct stat info;
     *out = NULL;
@@ -246,12 +196,10 @@ rd_code rd_file_read(const char *path, rd_code code, char **out, size_t *n, rd_s
     }
     const bool gzip = rd_gzip_begins(s.block, s.n_held);
     const size_t known = S_ISREG(info.st_mode) && info.st_size > 0 ? (size_t)info.st_size : 0;
-    RD_TRY(bytes_reserve(&b,
-                         gzip               ? 3 * known + 1
-                         : known > s.n_held ? known + 1
-                                            : s.n_held + 1,
-                         s.name, st));
-    RD_TRY(gzip ? read_gzip(&s, code, &b, st) : read_plain(&s, code, &b, st));
+    RD_TRY(check_size(&s, known, code, st));
+    RD_TRY(bytes_reserve(&b, known > s.n_held ? known + 1 : s.n_held + 1, s.name, st));
+    RD_TRY(read_plain(&s, code, &b, st));
+    if (gzip) RD_TRY(unpack(&s, code, &b, st));
     b.p[b.n] = '\0';
     if (b.cap - b.n > 4096) { /* the estimate was too high: return the rest */
         char *p = realloc(b.p, b.n + 1);

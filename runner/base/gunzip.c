@@ -1,29 +1,41 @@
-/* gunzip.c -- the bytes of a gzip file, and the checksum at its end.
+/* gunzip.c -- the bytes of a gzip file, with every checksum compared.
  *
- * A file may hold several members one after the other, and only the checksum of the last one can be
- * found. So the decompressed bytes are first taken for one member. If its checksum does not match,
- * the file is decompressed a second time and only the bytes of the last member are counted. */
+ * A file may hold several members one after the other (`cat a.gz b.gz`, bgzip). zlib compares the
+ * CRC and the length at the end of each of them. Zeros may follow the last member, since tapes and
+ * some copies pad files; anything else that follows is damage. A file that was compressed twice has
+ * two layers, each read from the one below it. */
 #include "rd/gunzip.h"
 #include <archive.h>
-#include <archive_entry.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <zlib.h>
 
-enum { BLOCK = 1 << 17, TRAILER = 8 };
+enum { BLOCK = 1 << 17, HEADER = 10, MAX_LAYERS = 4, GZIP_WINDOW = 15 + 16, WHY_BYTES = 256 };
+
+/* One layer of compression. Layer 0 reads the file, layer k the output of layer k - 1. */
+typedef struct layer {
+    z_stream z;
+    bool live;                /* z is initialised */
+    bool input_ended, ended;  /* no more input; all members are decompressed */
+    bool between;             /* behind a member: the next one, zeros or the end follow */
+    int64_t member;           /* number of the current member, from 1 */
+    uint64_t n, member_begin; /* bytes decompressed so far; before the current member */
+    unsigned char in[BLOCK];
+} layer;
 
 struct rd_gunzip {
     char *name;
     rd_gzip_input from;
     rd_code code;
-    int64_t pos;             /* position in the compressed bytes */
-    struct archive *archive; /* decompresses, with the raw format */
-    bool ended;              /* all bytes are decompressed */
-    bool once;               /* compressed once: else the checksum is not that of the output */
-    uint32_t crc;            /* checksum of the bytes decompressed so far */
-    uint64_t n;              /* number of these bytes */
+    int64_t pos; /* position in the compressed bytes */
+    layer *layer[MAX_LAYERS];
+    int n_layers;
+    rd_code failed; /* RD_OK, or the code of the failure that `why` describes */
+    char why[WHY_BYTES];
+    size_t n_held; /* bytes of block that are decompressed and not yet delivered */
     unsigned char block[BLOCK];
 };
 
@@ -57,11 +69,17 @@ bool rd_gzip_begins(const void *bytes, size_t n)
     return n >= 2 && p[0] == 0x1F && p[1] == 0x8B;
 }
 
+/* Returns whether a gzip member begins here. n: number of bytes that can be read, at least
+ * HEADER in a whole member. */
+static bool member_begins(const unsigned char *p, size_t n)
+{
+    return n >= HEADER && rd_gzip_begins(p, n) && p[2] == Z_DEFLATED && (p[3] & 0xE0) == 0;
+}
+
 /* Reads at most n bytes at position `at`. Returns their number; -1: see errno. */
 static ssize_t gunzip_read_at(const rd_gzip_input *from, int64_t at, void *p, size_t n)
 {
     const int64_t left = from->size - at;
-    rd_assert(at >= 0 || from->size < TRAILER);
     if (left <= 0) return 0;
     if ((int64_t)n > left) n = (size_t)left;
     if (from->fd < 0) {
@@ -74,46 +92,167 @@ static ssize_t gunzip_read_at(const rd_gzip_input *from, int64_t at, void *p, si
     return k;
 }
 
-static la_ssize_t gunzip_on_read(struct archive *a, void *self, const void **p)
+/* Keeps the first failure. Returns -1. */
+static RD_PRINTF(3, 4) ssize_t
+    gunzip_keep(rd_gunzip *g, rd_code code, const char *fmt, ...)
 {
-    rd_gunzip *g = self;
-    const ssize_t k = gunzip_read_at(&g->from, g->pos, g->block, sizeof g->block);
-    if (k < 0) {
-        archive_set_error(a, errno, "%s", strerror(errno));
-        return -1;
+    va_list ap;
+    if (g->failed != RD_OK) return -1;
+    g->failed = code;
+    va_start(ap, fmt);
+    (void)vsnprintf(g->why, sizeof g->why, fmt, ap);
+    va_end(ap);
+    return -1;
+}
+
+static ssize_t layer_read(rd_gunzip *g, int k, unsigned char *p, size_t n);
+
+/* Gives layer k its next input. Returns 0, or -1 after a failure. */
+static ssize_t layer_fill(rd_gunzip *g, int k)
+{
+    layer *l = g->layer[k];
+    if (l->z.avail_in > 0 || l->input_ended) return 0;
+    ssize_t got;
+    if (k > 0) {
+        got = layer_read(g, k - 1, l->in, sizeof l->in);
+        if (got < 0) return -1;
+    } else {
+        got = gunzip_read_at(&g->from, g->pos, l->in, sizeof l->in);
+        if (got < 0) return gunzip_keep(g, g->code, "%s", strerror(errno));
+        g->pos += got;
     }
-    g->pos += k;
-    *p = g->block;
-    return k;
+    l->z.next_in = l->in;
+    l->z.avail_in = (uInt)got;
+    l->input_ended = got == 0;
+    return 0;
 }
 
-static rd_code gunzip_fail(const rd_gunzip *g, rd_status *st)
+/* Reads what is behind a member: the end, zeros up to the end, or another member. */
+static ssize_t layer_between(rd_gunzip *g, int k)
 {
-    const char *why = archive_error_string(g->archive);
-    return rd_fail(st, g->code, "cannot read '%s': %s; the file may be cut short or damaged",
-                   g->name, why ? why : "unknown error");
+    layer *l = g->layer[k];
+    bool padded = false;
+    for (;;) {
+        if (layer_fill(g, k) < 0) return -1;
+        if (l->input_ended) {
+            l->ended = true;
+            return 0;
+        }
+        while (l->z.avail_in > 0 && *l->z.next_in == 0) {
+            padded = true;
+            l->z.next_in++;
+            l->z.avail_in--;
+        }
+        if (l->z.avail_in == 0) continue;
+        if (padded || *l->z.next_in != 0x1F)
+            return gunzip_keep(g, g->code, "bytes that are not gzip follow the gzip data");
+        l->between = false;
+        l->member++;
+        l->member_begin = l->n;
+        if (inflateReset(&l->z) != Z_OK) return gunzip_keep(g, RD_EENV, "out of memory");
+        return 0;
+    }
 }
 
+static ssize_t layer_damaged(rd_gunzip *g, int k)
+{
+    const layer *l = g->layer[k];
+    const char *what = l->z.msg ? l->z.msg : "";
+    const bool checksum = strstr(what, "data check") || strstr(what, "length check");
+    if (!checksum) return gunzip_keep(g, g->code, "gzip decompression failed");
+    if (l->member == 1)
+        return gunzip_keep(g, g->code,
+                           "its %" PRIu64 " decompressed bytes do not match the checksum at its end",
+                           l->n);
+    return gunzip_keep(g, g->code,
+                       "its decompressed bytes %" PRIu64 " to %" PRIu64 ", gzip member %" PRId64
+                       ", do not match their checksum",
+                       l->member_begin, l->n, l->member);
+}
+
+/* Decompresses until n bytes are written or all members are read. Returns the number of bytes; -1
+ * after a failure, also if bytes came before it. */
+static ssize_t layer_read(rd_gunzip *g, int k, unsigned char *p, size_t n)
+{
+    layer *l = g->layer[k];
+    l->z.next_out = p;
+    l->z.avail_out = (uInt)n;
+    while (l->z.avail_out > 0 && !l->ended) {
+        if (l->between) {
+            if (layer_between(g, k) < 0) return -1;
+            continue;
+        }
+        if (layer_fill(g, k) < 0) return -1;
+        const uInt before = l->z.avail_out;
+        const int rc = inflate(&l->z, Z_NO_FLUSH);
+        l->n += before - l->z.avail_out;
+        if (rc == Z_STREAM_END)
+            l->between = true;
+        else if (rc == Z_MEM_ERROR)
+            return gunzip_keep(g, RD_EENV, "out of memory");
+        else if (rc != Z_OK && rc != Z_BUF_ERROR)
+            return layer_damaged(g, k);
+        else if (l->input_ended && l->z.avail_in == 0 && l->z.avail_out == before)
+            return gunzip_keep(g, g->code, "truncated gzip input");
+    }
+    return (ssize_t)(n - l->z.avail_out);
+}
+
+static bool gunzip_add_layer(rd_gunzip *g)
+{
+    layer *l = calloc(1, sizeof *l);
+    if (!l) return false;
+    g->layer[g->n_layers++] = l;
+    l->member = 1;
+    l->live = inflateInit2(&l->z, GZIP_WINDOW) == Z_OK;
+    return l->live;
+}
+
+bool rd_gunzip_failed(const rd_gunzip *g, rd_status *st)
+{
+    if (!g || g->failed == RD_OK) return false;
+    const bool trust = strstr(g->why, "checksum") != NULL;
+    if (g->failed == RD_EENV)
+        rd_fail(st, RD_EENV, "%s while reading '%s'", g->why, g->name);
+    else if (trust)
+        rd_fail(st, g->failed, "cannot trust '%s': %s; it is damaged, get it again", g->name,
+                g->why);
+    else
+        rd_fail(st, g->failed, "cannot read '%s': %s; the file may be cut short or damaged",
+                g->name, g->why);
+    return true;
+}
+
+/* Opens the layers. A file that was compressed k times has k of them. */
 static rd_code gunzip_start(rd_gunzip *g, rd_status *st)
 {
-    struct archive_entry *e;
-    struct archive *a = g->archive = archive_read_new();
-    if (!a) return rd_fail(st, RD_EENV, "out of memory while reading '%s'", g->name);
-    (void)archive_read_support_filter_gzip(a);
-    (void)archive_read_support_format_raw(a);
-    /* The raw format refuses a file without content. */
-    (void)archive_read_support_format_empty(a);
-    if (archive_read_open(a, g, NULL, gunzip_on_read, NULL) != ARCHIVE_OK)
-        return gunzip_fail(g, st);
-    const int filters = archive_filter_count(a) - 1;
-    if (filters == 0) /* libarchive would return the compressed bytes */
+    if (!gunzip_add_layer(g))
+        return rd_fail(st, RD_EENV, "out of memory while reading '%s'", g->name);
+    layer *first = g->layer[0];
+    if (layer_fill(g, 0) == 0 && !member_begins(first->in, first->z.avail_in))
         return rd_fail(st, g->code,
                        "cannot decompress '%s': it has no gzip header; it is damaged, get it again",
                        g->name);
-    g->once = filters == 1;
-    const int rc = archive_read_next_header(a, &e);
-    g->ended = rc == ARCHIVE_EOF;
-    return rc == ARCHIVE_OK || rc == ARCHIVE_WARN || rc == ARCHIVE_EOF ? RD_OK : gunzip_fail(g, st);
+    while (g->failed == RD_OK) {
+        const ssize_t n = layer_read(g, g->n_layers - 1, g->block, sizeof g->block);
+        if (n < 0) break;
+        if (!member_begins(g->block, (size_t)n)) {
+            g->n_held = (size_t)n;
+            return RD_OK;
+        }
+        if (g->n_layers == MAX_LAYERS)
+            return rd_fail(st, g->code,
+                           "'%s' is compressed more than %d times; decompress it with gzip -d",
+                           g->name, MAX_LAYERS);
+        if (!gunzip_add_layer(g))
+            return rd_fail(st, RD_EENV, "out of memory while reading '%s'", g->name);
+        layer *next = g->layer[g->n_layers - 1];
+        memcpy(next->in, g->block, (size_t)n);
+        next->z.next_in = next->in;
+        next->z.avail_in = (uInt)n;
+    }
+    (void)rd_gunzip_failed(g, st);
+    return st->code;
 }
 
 rd_code rd_gunzip_new(const char *name, const rd_gzip_input *from, rd_code code, rd_gunzip **out,
@@ -130,38 +269,29 @@ rd_code rd_gunzip_new(const char *name, const rd_gzip_input *from, rd_code code,
 void rd_gunzip_free(rd_gunzip *g)
 {
     if (!g) return;
-    (void)archive_read_free(g->archive);
+    for (int k = 0; k < g->n_layers; k++) {
+        if (g->layer[k]->live) (void)inflateEnd(&g->layer[k]->z);
+        free(g->layer[k]);
+    }
     free(g->name);
     free(g);
 }
 
-/* Returns the number of the next decompressed bytes, borrowed until the next call. 0: the end; -1:
- * the archive knows why. */
-static la_ssize_t gunzip_next_block(rd_gunzip *g, const void **p)
+ssize_t rd_gunzip_read(rd_gunzip *g, const void **p)
 {
-    size_t n = 0;
-    la_int64_t at;
-    if (g->ended) return 0;
-    const int rc = archive_read_data_block(g->archive, p, &n, &at);
-    if (rc == ARCHIVE_EOF)
-        g->ended = true;
-    else if (rc != ARCHIVE_OK && rc != ARCHIVE_WARN)
-        return -1;
-    if (n > 0) g->crc = rd_crc32(g->crc, *p, n);
-    g->n += n;
-    return (la_ssize_t)n;
+    ssize_t n = (ssize_t)g->n_held;
+    g->n_held = 0;
+    if (n == 0 && g->failed == RD_OK)
+        n = layer_read(g, g->n_layers - 1, g->block, sizeof g->block);
+    *p = g->block;
+    return g->failed == RD_OK ? n : -1;
 }
 
 static la_ssize_t gunzip_on_deliver(struct archive *to, void *self, const void **p)
 {
     rd_gunzip *g = self;
-    la_ssize_t n;
-    do n = gunzip_next_block(g, p); /* a block may be empty without being the end */
-    while (n == 0 && !g->ended);
-    if (n < 0) {
-        const char *why = archive_error_string(g->archive);
-        archive_set_error(to, archive_errno(g->archive), "%s", why ? why : "unknown error");
-    }
+    const ssize_t n = rd_gunzip_read(g, p);
+    if (n < 0) archive_set_error(to, EIO, "%s", g->why);
     return n;
 }
 
@@ -170,55 +300,12 @@ int rd_gunzip_open(rd_gunzip *g, struct archive *to)
     return archive_read_open(to, g, NULL, gunzip_on_deliver, NULL);
 }
 
-/* Computes the CRC of the decompressed bytes from byte `at` on; false: decompressing failed. */
-static bool gunzip_crc_from(const rd_gunzip *g, uint64_t at, uint32_t *crc)
-{
-    rd_status st = {0};
-    rd_gunzip *again = NULL;
-    const void *p;
-    rd_assert(at <= g->n);
-    *crc = 0;
-    bool whole = rd_gunzip_new(g->name, &g->from, g->code, &again, &st) == RD_OK;
-    while (whole && !again->ended) {
-        const uint64_t before = again->n;
-        const la_ssize_t n = gunzip_next_block(again, &p);
-        const size_t skip = n <= 0 || at <= before      ? 0
-                            : at - before < (uint64_t)n ? (size_t)(at - before)
-                                                        : (size_t)n;
-        whole = n >= 0;
-        if (n > 0) *crc = rd_crc32(*crc, (const unsigned char *)p + skip, (size_t)n - skip);
-    }
-    rd_gunzip_free(again);
-    return whole;
-}
-
-static uint32_t little32(const unsigned char *p)
-{
-    return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
-static bool gunzip_checksum_matches(const rd_gunzip *g)
-{
-    unsigned char end[TRAILER];
-    uint32_t last;
-    if (gunzip_read_at(&g->from, g->from.size - TRAILER, end, TRAILER) != TRAILER) return false;
-    const uint32_t want = little32(end), length = little32(end + 4); /* length modulo 2^32 */
-    if (length == (uint32_t)g->n && want == g->crc) return true;
-    if (length == 0 && want == 0)
-        return true; /* bgzip ends with an empty member, which proves nothing */
-    return length <= g->n && gunzip_crc_from(g, g->n - length, &last) && want == last;
-}
-
 rd_code rd_gunzip_end(rd_gunzip *g, rd_status *st)
 {
     const void *p;
-    while (!g->ended)
-        if (gunzip_next_block(g, &p) < 0) return gunzip_fail(g, st);
-    if (!g->once || gunzip_checksum_matches(g)) return RD_OK;
-    return rd_fail(
-        st, g->code,
-        "cannot trust '%s': its %" PRIu64
-        " decompressed bytes do not match the checksum at its end; it is damaged, get it "
-        "again",
-        g->name, g->n);
+    ssize_t n;
+    do n = rd_gunzip_read(g, &p);
+    while (n > 0);
+    if (n < 0) (void)rd_gunzip_failed(g, st);
+    return st->code;
 }

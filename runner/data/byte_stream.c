@@ -1,6 +1,6 @@
 /* byte_stream.c -- the bytes of a file, plain or compressed.
  *
- * libarchive's "raw" format decompresses. The first bytes of the file, not its name, decide whether
+ * libarchive's "raw" format decompresses. No program is ever started for it. The first bytes of the file, not its name, decide whether
  * it is compressed. */
 #include "images_impl.h"
 #include "rd/gunzip.h"
@@ -34,8 +34,19 @@ bool rd_compressed(const unsigned char *p, size_t n)
            (n >= 4 && memcmp(p, "\x28\xB5\x2F\xFD", 4) == 0);
 }
 
+/* libarchive starts a program for a format that it was built without, and for rare formats such as
+ * lrzip and grzip. So only filters that are built in are switched on. */
+void rd_archive_filters(struct archive *a)
+{
+    if (archive_zlib_version()) (void)archive_read_support_filter_gzip(a);
+    if (archive_liblzma_version()) (void)archive_read_support_filter_xz(a);
+    if (archive_bzlib_version()) (void)archive_read_support_filter_bzip2(a);
+    if (archive_libzstd_version()) (void)archive_read_support_filter_zstd(a);
+}
+
 static rd_code damaged(const rd_stream *s, rd_status *st)
 {
+    if (rd_gunzip_failed(s->gunzip, st)) return st->code;
     const char *why = archive_error_string(s->archive);
     return rd_fail(st, RD_EDATA, "cannot read '%s': %s; the file may be cut short or damaged",
                    s->name, why ? why : "unknown error");
@@ -47,10 +58,7 @@ static rd_code start_archive(rd_stream *s, const void *head, size_t n_head, rd_s
     struct archive_entry *e;
     s->archive = archive_read_new();
     if (!s->archive) return rd_fail(st, RD_EENV, "out of memory while reading '%s'", s->name);
-    (void)archive_read_support_filter_gzip(s->archive);
-    (void)archive_read_support_filter_xz(s->archive);
-    (void)archive_read_support_filter_bzip2(s->archive);
-    (void)archive_read_support_filter_zstd(s->archive);
+    rd_archive_filters(s->archive);
     (void)archive_read_support_format_raw(s->archive);
     /* The raw format refuses a file without content. */
     (void)archive_read_support_format_empty(s->archive);

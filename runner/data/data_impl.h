@@ -19,7 +19,7 @@ typedef struct rd_lines_opts {
 } rd_lines_opts;
 
 /* Opens a file: plain or compressed (gzip, xz, bzip2, zstd, recognised by content),
- * "archive!member" (tar, zip, any compression), or "-", standard input. The caller owns *out. */
+ * "archive!member" (tar or zip, plain or compressed), or "-", standard input. The caller owns *out. */
 rd_code rd_lines_new(const char *path, rd_lines_opts o, rd_lines **out, rd_status *st);
 
 /* Opens plain text in memory, which is borrowed. name: for messages. */
@@ -46,6 +46,11 @@ rd_code rd_lines_read_all(const char *path, char **out, size_t *n, rd_status *st
 /* Returns whether bytes that begin like this are compressed with gzip, xz, bzip2 or zstd
  * (byte_stream.c). */
 bool rd_compressed(const unsigned char *p, size_t n);
+
+/* Lets an archive decompress gzip, xz, bzip2 and zstd, without the help of any program
+ * (byte_stream.c). */
+struct archive;
+void rd_archive_filters(struct archive *a);
 
 /* ---- vocabulary (vocab.c) ---- */
 

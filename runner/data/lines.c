@@ -50,7 +50,13 @@ static bool is_file(const char *path)
 
 static rd_code archive_fails(const rd_lines *l, rd_status *st)
 {
+    if (rd_gunzip_failed(l->gunzip, st)) return st->code;
     const char *why = archive_error_string(l->archive);
+    if (why && strcmp(why, "Unrecognized archive format") == 0)
+        return rd_fail(st, RD_EDATA,
+                       "cannot read '%s': it is neither a tar nor a zip archive; these two can be "
+                       "read, plain or compressed with gzip, bzip2, xz or zstd",
+                       l->name);
     return rd_fail(st, RD_EDATA, "cannot read '%s': %s; the file may be cut short or damaged",
                    l->name, why ? why : "unknown error");
 }
@@ -112,9 +118,10 @@ static rd_code open_archive(rd_lines *l, const char *path, const char *member, r
     struct stat s;
     l->archive = archive_read_new();
     if (!l->archive) return lines_no_memory(l->name, st);
-    archive_read_support_filter_all(l->archive);
+    rd_archive_filters(l->archive);
     if (member) {
-        archive_read_support_format_all(l->archive);
+        (void)archive_read_support_format_tar(l->archive);
+        (void)archive_read_support_format_zip(l->archive);
     } else {
         archive_read_support_format_raw(l->archive);
         /* The raw format refuses a file without content. */

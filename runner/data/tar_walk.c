@@ -84,6 +84,7 @@ static la_int64_t on_skip(struct archive *a, void *self, la_int64_t n)
 
 static rd_code fails(const rd_tar *t, rd_status *st)
 {
+    if (rd_gunzip_failed(t->gunzip, st)) return st->code;
     const char *why = archive_error_string(t->archive);
     return rd_fail(
         st, RD_EDATA,
@@ -100,12 +101,7 @@ static rd_code tar_walk_start(rd_tar *t, rd_status *st)
     t->compressed = rd_compressed(head, (size_t)k);
     t->archive = archive_read_new();
     if (!t->archive) return rd_fail(st, RD_EENV, "out of memory while reading '%s'", t->name);
-    if (t->compressed) {
-        (void)archive_read_support_filter_gzip(t->archive);
-        (void)archive_read_support_filter_xz(t->archive);
-        (void)archive_read_support_filter_bzip2(t->archive);
-        (void)archive_read_support_filter_zstd(t->archive);
-    }
+    if (t->compressed) rd_archive_filters(t->archive);
     (void)archive_read_support_format_tar(t->archive);
     if (rd_gzip_begins(head, (size_t)k)) {
         RD_TRY(rd_gunzip_new(t->name, &(rd_gzip_input){t->fd, t->base, t->size, t->mem}, RD_EDATA,

@@ -41,7 +41,8 @@ struct rd_vocab {
     int64_t replaced;
 };
 
-enum { VOCAB_LINE_BYTES = 1 << 20 };
+/* A word in a line may have at most VOCAB_LINE_BYTES, all words together VOCAB_BYTES. */
+enum { VOCAB_LINE_BYTES = 1 << 20, VOCAB_WORDS = 1 << 22, VOCAB_BYTES = 1 << 28 };
 
 static const char *const special[RD_N_SPECIAL] = {"<UNK>", "<S>", "</S>", "<PAD>"};
 
@@ -114,10 +115,11 @@ static rd_code vocab_add_word(rd_vocab *v, const char *path, const char *word, s
         v->off = p;
         v->cap = cap;
     }
-    if (v->n >= INT32_MAX - RD_N_SPECIAL - 8)
+    if (v->n >= VOCAB_WORDS || v->n_bytes + n > VOCAB_BYTES)
         return rd_fail(st, RD_EDATA,
-                       "'%s' has more than %" PRId64 " lines, too many for a vocabulary", path,
-                       v->n);
+                       "'%s' has more than %d lines or %d bytes, the most of a vocabulary; is it "
+                       "the right file? A vocabulary has one word a line",
+                       path, VOCAB_WORDS, VOCAB_BYTES);
     if (n > 0) memcpy(v->bytes + v->n_bytes, word, n);
     v->bytes[v->n_bytes + n] = '\0';
     v->off[v->n++] = (int64_t)v->n_bytes;

@@ -135,7 +135,7 @@ static void test_gzip_large(void **state)
     const off_t cuts[] = {1, 4, 8, 9, 1000, 1000000};
     for (int i = 0; i < 6; i++) {
         assert_int_equal(truncate(at("large.gz"), info.st_size - cuts[i]), 0);
-        expect(at("large.gz"), NULL, 0, "it is cut off or damaged");
+        expect(at("large.gz"), NULL, 0, "cut short or damaged");
     }
     free(big);
 }
@@ -161,6 +161,72 @@ static void test_damaged_gzip(void **state)
                 expect(at("bad.gz"), NULL, 0, "damaged");
         }
     }
+}
+
+/* Whatever comes before or behind: each member is compared, zeros may follow the last, nothing else may. */
+static void test_members(void **state)
+{
+    (void)state;
+    enum { H = sizeof hello_gz, E = sizeof empty_gz, PAD = 512 };
+    unsigned char b[2 * H + E + PAD] = {0};
+    memcpy(b, hello_gz, H);
+    memcpy(b + H, hello_gz, H);
+    memcpy(b + 2 * H, empty_gz, E); /* as bgzip ends a file */
+    static const size_t ends[] = {2 * H, 2 * H + E, 2 * H + E + 1, 2 * H + E + PAD};
+    for (int k = 0; k < 4; k++) {
+        put("m.gz", b, ends[k]);
+        expect(at("m.gz"), "hello\nhello\n", 12, NULL);
+        for (size_t i = H - 8; i < 2 * H; i++) {
+            if (i >= H + 3 && i < H + 10) continue; /* flags, time and system of the second member */
+            if (i == H + 17) continue;              /* bits that gzip ignores, too */
+            b[i] ^= 1;
+            put("m.gz", b, ends[k]);
+            expect(at("m.gz"), NULL, 0, "damaged");
+            b[i] ^= 1;
+        }
+    }
+    b[2 * H + E] = 'x';
+    put("m.gz", b, 2 * H + E + 1);
+    expect(at("m.gz"), NULL, 0, "bytes that are not gzip follow the gzip data");
+    b[2 * H + E] = 0;
+    memcpy(b + 2 * H + E + 4, hello_gz, H); /* a member behind zeros */
+    put("m.gz", b, 2 * H + E + 4 + H);
+    expect(at("m.gz"), NULL, 0, "bytes that are not gzip follow the gzip data");
+    put("m.gz", b, 2 * H + 5);
+    expect(at("m.gz"), NULL, 0, "truncated gzip input");
+}
+
+/* Compressed twice, the inner checksum counts, too. */
+static void test_twice(void **state)
+{
+    (void)state;
+    char cmd[1000];
+    unsigned char b[sizeof hello_gz];
+    memcpy(b, hello_gz, sizeof b);
+    for (int k = 0; k < 2; k++) {
+        put("in", b, sizeof b);
+        snprintf(cmd, sizeof cmd, "gzip -c '%s' > '%s/twice.gz'", at("in"), dir);
+        assert_int_equal(system(cmd), 0);
+        expect(at("twice.gz"), k ? NULL : "hello\n", k ? 0 : 6, k ? "cannot trust" : NULL);
+        b[sizeof b - 8] ^= 4;
+    }
+}
+
+static void test_limit(void **state)
+{
+    (void)state;
+    char *p;
+    size_t n;
+    rd_status st = {0}, st2 = {0}, st3 = {0};
+    put("h.gz", hello_gz, sizeof hello_gz);
+    assert_int_equal(rd_file_read_limited(at("h.gz"), RD_EDATA, 5, "a test", &p, &n, &st),
+                     RD_EDATA);
+    assert_non_null(strstr(st.msg, "the most of a test"));
+    assert_int_equal(rd_file_read_limited("/dev/zero", RD_EDATA, 1 << 20, "a test", &p, &n, &st2),
+                     RD_EDATA);
+    assert_non_null(strstr(st2.msg, "more than 1 MiB"));
+    must_do(rd_file_read_limited(at("h.gz"), RD_EDATA, 100, "a test", &p, &n, &st3), &st3);
+    free(p);
 }
 
 static void test_messages(void **state)
@@ -406,6 +472,7 @@ static void test_mkdirs(void **state)
 }
 
 RD_TESTS_WITH("base_file", set_up, tear_down, TEST(test_plain), TEST(test_gzip),
-              TEST(test_gzip_large), TEST(test_damaged_gzip), TEST(test_messages), TEST(test_stdin),
+              TEST(test_gzip_large), TEST(test_damaged_gzip), TEST(test_members), TEST(test_twice), TEST(test_limit),
+              TEST(test_messages), TEST(test_stdin),
               TEST(test_atomic), TEST(test_no_room), TEST(test_mkdirs), TEST(test_abandoned),
               TEST(test_begun_after_the_end))
