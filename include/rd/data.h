@@ -168,6 +168,15 @@ typedef struct rd_dataset_def {
      * NULL if the line is not kept: training data, sharded data, no target. The function may be
      * NULL, too. */
     const char *(*reference)(void *self, int64_t i, size_t *n);
+
+    /* Returns whether sample i has nothing to translate: its source line is blank. Its output is
+     * then empty. NULL: never. */
+    bool (*blank)(void *self, int64_t i);
+
+    /* Replaces the samples by the lines of a text, which is borrowed during the call. Infer mode
+     * alone. lines_before: number of lines of the texts before, for messages. Not collective; all
+     * ranks call it with the same text. NULL: the dataset reads no text. */
+    rd_code (*feed)(void *self, const char *text, size_t n, int64_t lines_before, rd_status *st);
 } rd_dataset_def;
 
 /* Begins the definition of a dataset: RD_DATASET(id) = {...}; in a file of runner/data/datasets.

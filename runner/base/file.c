@@ -69,10 +69,10 @@ static rd_code fail_errno(rd_status *st, rd_code code, const char *where, const 
 typedef struct source {
     int fd;
     const char *name;
-    unsigned char *block;  /* BLOCK bytes */
-    size_t n_held;         /* bytes of block that were read ahead and not yet delivered */
-    size_t max;             /* most bytes of the result */
-    const char *what;       /* what the file is, for the message about max */
+    unsigned char *block; /* BLOCK bytes */
+    size_t n_held;        /* bytes of block that were read ahead and not yet delivered */
+    size_t max;           /* most bytes of the result */
+    const char *what;     /* what the file is, for the message about max */
 } source;
 
 /* Reads at most n bytes. Continues after EINTR. */

@@ -93,8 +93,7 @@ static ssize_t gunzip_read_at(const rd_gzip_input *from, int64_t at, void *p, si
 }
 
 /* Keeps the first failure. Returns -1. */
-static RD_PRINTF(3, 4) ssize_t
-    gunzip_keep(rd_gunzip *g, rd_code code, const char *fmt, ...)
+static RD_PRINTF(3, 4) ssize_t gunzip_keep(rd_gunzip *g, rd_code code, const char *fmt, ...)
 {
     va_list ap;
     if (g->failed != RD_OK) return -1;
@@ -162,7 +161,8 @@ static ssize_t layer_damaged(rd_gunzip *g, int k)
     if (!checksum) return gunzip_keep(g, g->code, "gzip decompression failed");
     if (l->member == 1)
         return gunzip_keep(g, g->code,
-                           "its %" PRIu64 " decompressed bytes do not match the checksum at its end",
+                           "its %" PRIu64
+                           " decompressed bytes do not match the checksum at its end",
                            l->n);
     return gunzip_keep(g, g->code,
                        "its decompressed bytes %" PRIu64 " to %" PRIu64 ", gzip member %" PRId64
@@ -281,8 +281,7 @@ ssize_t rd_gunzip_read(rd_gunzip *g, const void **p)
 {
     ssize_t n = (ssize_t)g->n_held;
     g->n_held = 0;
-    if (n == 0 && g->failed == RD_OK)
-        n = layer_read(g, g->n_layers - 1, g->block, sizeof g->block);
+    if (n == 0 && g->failed == RD_OK) n = layer_read(g, g->n_layers - 1, g->block, sizeof g->block);
     *p = g->block;
     return g->failed == RD_OK ? n : -1;
 }

@@ -16,6 +16,7 @@ typedef struct rd_lines_opts {
     bool
         replace; /* invalid UTF-8 and NUL become U+FFFD; else they are errors with file:line:byte */
     int64_t max_line_bytes; /* a longer line is an error */
+    int64_t lines_before;   /* number of lines that other texts had: lines are counted from there */
 } rd_lines_opts;
 
 /* Opens a file: plain or compressed (gzip, xz, bzip2, zstd, recognised by content),
@@ -59,6 +60,16 @@ rd_code rd_vocab_new_mem(const char *name, const char *p, size_t n, bool replace
                          rd_vocab **out, rd_status *st);
 bool rd_vocab_bom(const rd_vocab *v);         /* as rd_lines_bom */
 int64_t rd_vocab_replaced(const rd_vocab *v); /* as rd_lines_replaced */
+
+/* A line of a vocabulary whose word an earlier line has, too. Both are counted from 1. */
+typedef struct rd_vocab_repeat {
+    int64_t earlier, line;
+} rd_vocab_repeat;
+enum { RD_VOCAB_REPEATS = 3 };
+
+/* Returns the first RD_VOCAB_REPEATS such lines; only as many as rd_vocab_duplicates says are
+ * valid. */
+const rd_vocab_repeat *rd_vocab_repeats(const rd_vocab *v);
 
 enum { RD_PIECES = 32 };
 

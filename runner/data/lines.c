@@ -206,6 +206,7 @@ static rd_code lines_make(const char *name, rd_lines_opts o, rd_lines **out, rd_
     }
     l->fd = -1;
     l->o = o;
+    l->line = o.lines_before;
     *out = l;
     return RD_OK;
 }

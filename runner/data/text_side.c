@@ -4,7 +4,8 @@
  * million pairs of 27 tokens a side take 0.6 GB, once per host.
  *
  * Trailing white space is removed, then the line is split at each single space. Two spaces in a row
- * make an empty token; an empty line is one empty token. Each line becomes "start w1 .. wn end". */
+ * make an empty token; an empty line is one empty token. Each line becomes "start w1 .. wn end".
+ * Empty lines are listed, too: they are left out of training and of translation. */
 #include "text_impl.h"
 
 static int64_t count_tokens(const char *line, size_t n)
@@ -22,12 +23,26 @@ static inline void put_id(const rd_side *s, int64_t at, int32_t id)
         ((uint16_t *)(void *)s->ids.p)[at] = (uint16_t)id;
 }
 
+/* Keeps the first unknown word for messages. */
+static void note_unknown(rd_side_head *h, const rd_piece *piece)
+{
+    size_t n = piece->n < sizeof h->unknown ? piece->n : sizeof h->unknown - 1;
+    if (n == 0 || h->unknown[0]) return;
+    while (n < piece->n && n > 0 && ((unsigned char)piece->at[n] & 0xC0) == 0x80) n--;
+    memcpy(h->unknown, piece->at, n);
+    h->unknown[n] = '\0';
+    h->unknown_line = h->n_lines + 1;
+}
+
 static int64_t put_pieces(rd_side *s, const rd_vocab *v, const rd_piece *piece, int n, int64_t at)
 {
     int32_t ids[RD_PIECES];
     rd_vocab_ids(v, piece, n, ids);
     for (int k = 0; k < n; k++) {
-        s->head.n_unknown += ids[k] == RD_UNK;
+        if (ids[k] == RD_UNK) {
+            s->head.n_unknown++;
+            note_unknown(&s->head, &piece[k]);
+        }
         put_id(s, at + k, ids[k]);
     }
     return at + n;
@@ -80,6 +95,17 @@ done:
     return st->code;
 }
 
+/* Notes that line i, from 0, is blank. */
+static rd_code put_blank(rd_side *s, int64_t i, rd_status *st)
+{
+    rd_side_head *h = &s->head;
+    RD_TRY(rd_block_grow(&s->blank, (size_t)(h->n_blank + 1) * sizeof(int64_t), st));
+    if (h->n_blank == 0) h->first_blank = i + 1;
+    ((int64_t *)(void *)s->blank.p)[h->n_blank++] = i;
+done:
+    return st->code;
+}
+
 rd_code rd_side_read(rd_side *s, rd_lines *l, const rd_vocab *v, int rank, int size, bool keep_raw,
                      bool shared, rd_status *st)
 {
@@ -97,6 +123,8 @@ rd_code rd_side_read(rd_side *s, rd_lines *l, const rd_vocab *v, int rank, int s
         if (!line) break;
         n = rd_utf8_rstrip(line, n);
         s->head.hash = rd_hash(s->head.hash, line, n);
+        s->head.n_lines = i;
+        if (n == 0) RD_TRY(put_blank(s, i, st));
         int64_t tokens;
         if (i % size == rank) {
             /* A line of n bytes has at most n spaces: n + 1 tokens, start and end. */
@@ -105,6 +133,7 @@ rd_code rd_side_read(rd_side *s, rd_lines *l, const rd_vocab *v, int rank, int s
             const int64_t end = text_side_put_line(s, v, line, n, at);
             ((int64_t *)(void *)s->off.p)[++here] = end;
             tokens = end - at;
+            s->head.n_here += tokens - 2;
             at = end;
         } else {
             tokens = count_tokens(line, n) + 2;
@@ -131,6 +160,7 @@ rd_code rd_side_read(rd_side *s, rd_lines *l, const rd_vocab *v, int rank, int s
         RD_TRY(rd_block_trim(&s->raw_off, (size_t)(i + 1) * sizeof(int64_t), st));
     }
     if (size > 1) RD_TRY(rd_block_trim(&s->len, (size_t)i * sizeof(uint32_t), st));
+    if (s->blank.p) RD_TRY(rd_block_trim(&s->blank, (size_t)s->head.n_blank * sizeof(int64_t), st));
 done:
     return st->code;
 }
@@ -156,6 +186,21 @@ int64_t rd_side_n_ids(const rd_side *s, int64_t i)
 int64_t rd_side_length(const rd_side *s, int64_t i)
 {
     return s->size > 1 ? ((const uint32_t *)(const void *)s->len.p)[i] : rd_side_n_ids(s, i);
+}
+
+bool rd_side_blank(const rd_side *s, int64_t i)
+{
+    const int64_t *at = (const int64_t *)(const void *)s->blank.p;
+    int64_t low = 0, high = s->head.n_blank;
+    while (low < high) {
+        const int64_t mid = low + (high - low) / 2;
+        if (at[mid] == i) return true;
+        if (at[mid] < i)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return false;
 }
 
 void rd_side_ids(const rd_side *s, int64_t i, int32_t *out)

@@ -34,6 +34,7 @@ struct rd_vocab {
     int64_t *off;
     int64_t n, cap; /* number of lines; capacity of off in lines */
     int64_t duplicates;
+    rd_vocab_repeat repeat[RD_VOCAB_REPEATS]; /* the first of them */
     vocab_slot *table;
     uint64_t mask; /* number of slots - 1 */
     uint64_t hash; /* of all words */
@@ -145,6 +146,8 @@ static rd_code make_table(rd_vocab *v, const char *path, rd_status *st)
         const char *w = word_at(v, k, &n);
         const vocab_key h = key_of(w, n);
         vocab_slot *s = vocab_find(v, &h, w, n);
+        if (s->id != 0 && v->duplicates < RD_VOCAB_REPEATS)
+            v->repeat[v->duplicates] = (rd_vocab_repeat){s->id - RD_N_SPECIAL + 1, k + 1};
         if (s->id != 0) v->duplicates++;
         *s = (vocab_slot){h.a, h.b, (uint32_t)n, (int32_t)(k + RD_N_SPECIAL)};
         v->hash = rd_hash(v->hash, w, n);
@@ -233,6 +236,10 @@ int64_t rd_vocab_size(const rd_vocab *v)
 int64_t rd_vocab_duplicates(const rd_vocab *v)
 {
     return v->duplicates;
+}
+const rd_vocab_repeat *rd_vocab_repeats(const rd_vocab *v)
+{
+    return v->repeat;
 }
 uint64_t rd_vocab_hash(const rd_vocab *v)
 {

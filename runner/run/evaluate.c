@@ -221,6 +221,24 @@ done:
     return st->code;
 }
 
+/* Removes the samples without a word to translate from ids. Their output is empty, as in infer
+ * mode; rank 0 scores it. */
+static rd_code score_blank(scorer *s, int64_t *ids, int64_t *n, rd_status *st)
+{
+    const rd_dataset_def *def = rd_dataset_def_of(s->run->eval_data);
+    int64_t kept = 0;
+    const rd_decoded nothing = {0};
+    for (int64_t i = 0; i < *n; i++) {
+        if (!def->blank || !def->blank(rd_dataset_self(s->run->eval_data), ids[i]))
+            ids[kept++] = ids[i];
+        else if (s->run->world->rank == 0)
+            RD_TRY(evaluate_score(s, ids[i], &nothing, st));
+    }
+    *n = kept;
+done:
+    return st->code;
+}
+
 static rd_code score_all(rd_run *r, int64_t *ids, int64_t n, eval_result *out, rd_status *st)
 {
     scorer s = {.run = r,
@@ -238,6 +256,7 @@ static rd_code score_all(rd_run *r, int64_t *ids, int64_t n, eval_result *out, r
             (void)group_sources(r, ids, &n, &s.groups, st);
         decode_sort(r->eval_data, ids, n);
     }
+    if (st->code == RD_OK) (void)score_blank(&s, ids, &n, st);
     if (st->code == RD_OK)
         (void)decode_share(r, r->eval_data, ids, n, r->config.eval_batch_size, &c, evaluate_score,
                            &s, st);

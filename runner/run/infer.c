@@ -2,11 +2,13 @@
  * image model writes the class of each image, by its name where the data has names.
  *
  * The input is processed in chunks of lines. Sentences of similar length in a chunk form batches
- * (decode.c). Every rank decodes its batches, and rank 0 puts the lines back in order. Chunks and
- * batches depend on the input alone, and so does the output. */
+ * (decode.c). Every rank decodes its batches, and rank 0 puts the lines back in order. A blank line
+ * has nothing to translate, and its output is blank. Chunks and batches of a file depend on the
+ * input alone, and so does the output. From a pipe or terminal a chunk also ends where the writer
+ * pauses; with infer_batch_size 1 that cannot change the output. */
 #include "console.h"
 #include "decode.h"
-#include "device.h"
+#include "fault.h"
 #include "pictures.h"
 #include "resume.h"
 #include "run_modes.h"
@@ -14,10 +16,10 @@
 #include "world.h"
 #include "rd/file.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -160,12 +162,15 @@ static rd_code translate_chunk(rd_run *r, infer_sink *o, int64_t first, int64_t 
     collector c = {.d = r->eval_data, .classes = !r->model->decode};
     rd_decode_config dc;
     char *all = NULL;
-    int64_t *lens = NULL, bytes = 0;
+    int64_t *lens = NULL, bytes = 0, n_ids = 0;
+    const rd_dataset_def *def = rd_dataset_def_of(r->eval_data);
     run_decode_config(r, true, &dc);
-    for (int64_t i = 0; i < n; i++) ids[i] = first + i;
-    decode_sort(r->eval_data, ids, n);
-    (void)decode_share(r, r->eval_data, ids, n, r->config.infer_batch_size, &dc, infer_collect, &c,
-                       st);
+    for (int64_t i = 0; i < n; i++)
+        if (!def->blank || !def->blank(rd_dataset_self(r->eval_data), first + i))
+            ids[n_ids++] = first + i;
+    decode_sort(r->eval_data, ids, n_ids);
+    (void)decode_share(r, r->eval_data, ids, n_ids, r->config.infer_batch_size, &dc, infer_collect,
+                       &c, st);
     RD_TRY(run_agree(r, st));
     RD_TRY(rd_comm_gather(r->comm, c.out.s, (int64_t)c.out.n, &all, &lens, st));
     if (r->world->rank == 0) {
@@ -181,21 +186,15 @@ done:
     return st->code;
 }
 
-static rd_code translate(rd_run *r, rd_status *st)
+/* Translates all samples of the dataset. */
+static rd_code translate_all(rd_run *r, infer_sink *o, int64_t n, int64_t *ids, rd_status *st)
 {
-    const rd_dataset_def *def = rd_dataset_def_of(r->eval_data);
-    const int64_t n = def->count(rd_dataset_self(r->eval_data)), begin_ns = rd_now_ns();
-    int64_t *ids = malloc(CHUNK * sizeof *ids);
     const bool watched = console_watched(r);
+    const int64_t begin_ns = rd_now_ns();
     const char *noun = run_is_image(r) ? "image" : "line";
-    infer_sink o = {0};
     char a[32], b[32];
-    if (!ids) rd_fail(st, RD_EENV, "out of memory");
-    if (st->code == RD_OK && r->world->rank == 0) (void)sink_open(&o, r->cli->inference_out, st);
-    RD_TRY(run_agree(r, st));
-    if (!ids) goto done; /* all ranks agree on that failure */
     for (int64_t first = 0; first < n; first += CHUNK) {
-        RD_TRY(translate_chunk(r, &o, first, n - first < CHUNK ? n - first : CHUNK, ids, st));
+        RD_TRY(translate_chunk(r, o, first, n - first < CHUNK ? n - first : CHUNK, ids, st));
         if (!watched) continue;
         const double seconds = (double)(rd_now_ns() - begin_ns) * 1e-9;
         const int64_t done_n = first + CHUNK < n ? first + CHUNK : n;
@@ -203,6 +202,162 @@ static rd_code translate(rd_run *r, rd_status *st)
                 rd_commas((double)n, b), noun, seconds * (double)(n - done_n) / (double)done_n);
     }
     rd_live(r->log, NULL);
+done:
+    return st->code;
+}
+
+/* ---- a pipe or a terminal: lines are answered as they arrive ---- */
+
+typedef struct infer_pipe {
+    char *buf; /* owned: bytes read and not yet translated */
+    size_t n, cap;
+    size_t seen, ready; /* bytes of buf searched for line ends; bytes in whole lines */
+    int64_t n_ready;    /* number of whole lines among them, at most CHUNK */
+    bool ended;         /* the other side has closed the pipe */
+    int64_t most;       /* a longer line without its end is passed on, and is an error there */
+    int pause_ms;       /* a pause of this length means that the writer waits for the answer */
+} infer_pipe;
+
+static void pipe_count(infer_pipe *p)
+{
+    while (p->seen < p->n && p->n_ready < CHUNK) {
+        const char *lf = memchr(p->buf + p->seen, '\n', p->n - p->seen);
+        p->seen = lf ? (size_t)(lf - p->buf) + 1 : p->n;
+        if (!lf) return;
+        p->ready = p->seen;
+        p->n_ready++;
+    }
+}
+
+/* Reads what the pipe holds now. */
+static rd_code pipe_read(infer_pipe *p, rd_status *st)
+{
+    enum { PIECE = 1 << 16 };
+    if (p->cap - p->n < PIECE) {
+        const size_t cap = 2 * p->cap + 2 * PIECE;
+        char *more = realloc(p->buf, cap);
+        if (!more) return rd_fail(st, RD_EENV, "out of memory for %zu bytes of input", cap);
+        p->buf = more;
+        p->cap = cap;
+    }
+    const ssize_t k = read(STDIN_FILENO, p->buf + p->n, PIECE);
+    if (k < 0 && (errno == EINTR || errno == EAGAIN)) return RD_OK;
+    if (k < 0) return rd_fail(st, RD_EDATA, "cannot read standard input: %s", strerror(errno));
+    p->ended = k == 0;
+    p->n += (size_t)k;
+    return RD_OK;
+}
+
+/* Waits for lines, at most WAIT_MS, and returns the number of bytes to translate. A chunk ends
+ * where a file's would, or where the writer pauses. */
+static rd_code pipe_wait(infer_pipe *p, size_t *bytes, rd_status *st)
+{
+    enum { WAIT_MS = 5000 };
+    *bytes = 0;
+    for (;;) {
+        pipe_count(p);
+        if (p->ended && p->n_ready < CHUNK) {
+            *bytes = p->n;
+            return RD_OK;
+        }
+        if (p->n_ready >= CHUNK) break;
+        struct pollfd wait = {.fd = STDIN_FILENO, .events = POLLIN};
+        const int rc = poll(&wait, 1, p->n_ready > 0 ? p->pause_ms : WAIT_MS);
+        if (rc < 0 && errno != EINTR)
+            return rd_fail(st, RD_EDATA, "cannot read standard input: %s", strerror(errno));
+        if (rc <= 0) break;
+        RD_TRY(pipe_read(p, st));
+        if (p->ready == 0 && (int64_t)p->n > p->most) {
+            *bytes = p->n;
+            return RD_OK;
+        }
+    }
+    *bytes = p->ready;
+done:
+    return st->code;
+}
+
+static void pipe_drop(infer_pipe *p, size_t bytes)
+{
+    memmove(p->buf, p->buf + bytes, p->n - bytes);
+    p->n -= bytes;
+    p->seen = p->ready = 0;
+    p->n_ready = 0;
+}
+
+/* Gives the text that rank 0 has read to all ranks. *text is owned by the caller on the other
+ * ranks. Collective. */
+static rd_code pipe_spread(rd_run *r, infer_pipe *p, int64_t *bytes, bool *ended, char **text,
+                           rd_status *st)
+{
+    int64_t now[2] = {0, 0};
+    size_t n = 0;
+    if (r->world->rank == 0) {
+        (void)pipe_wait(p, &n, st);
+        now[0] = (int64_t)n;
+        now[1] = p->ended && n == p->n;
+        *text = p->buf;
+    }
+    RD_TRY(run_agree(r, st));
+    RD_TRY(rd_comm_bcast(r->comm, now, sizeof now, 0, st));
+    *bytes = now[0];
+    *ended = now[1] != 0;
+    if (r->world->rank != 0 && !(*text = malloc((size_t)*bytes + 1)))
+        rd_fail(st, RD_EENV, "out of memory for %" PRId64 " bytes of input", *bytes);
+    RD_TRY(run_agree(r, st));
+    if (*bytes > 0) RD_TRY(rd_comm_bcast(r->comm, *text, *bytes, 0, st));
+done:
+    return st->code;
+}
+
+static rd_code translate_pipe(rd_run *r, infer_sink *o, int64_t *n, int64_t *ids, rd_status *st)
+{
+    enum { PAUSE_MS = 100 };
+    const rd_dataset_def *def = rd_dataset_def_of(r->eval_data);
+    void *self = rd_dataset_self(r->eval_data);
+    /* With batches of one line the output does not depend on which lines come together. */
+    infer_pipe p = {.most = json_integer_value(rd_config_get(r->keys, "max_line_bytes")),
+                    .pause_ms = r->config.infer_batch_size == 1 || isatty(STDIN_FILENO) ? 0
+                                                                                        : PAUSE_MS};
+    bool ended = false;
+    *n = 0;
+    while (!ended) {
+        int64_t bytes = 0;
+        char *text = NULL;
+        /* A silent writer is no hang. */
+        RD_TRY(run_phase(r, RD_PHASE_EVALUATE, r->progress.step, st));
+        (void)pipe_spread(r, &p, &bytes, &ended, &text, st);
+        if (st->code == RD_OK && bytes > 0) (void)def->feed(self, text, (size_t)bytes, *n, st);
+        if (r->world->rank != 0)
+            free(text);
+        else if (st->code == RD_OK)
+            pipe_drop(&p, (size_t)bytes);
+        RD_TRY(run_agree(r, st));
+        const int64_t lines = bytes > 0 ? def->count(self) : 0;
+        for (int64_t first = 0; first < lines; first += CHUNK)
+            RD_TRY(translate_chunk(r, o, first, lines - first < CHUNK ? lines - first : CHUNK, ids,
+                                   st));
+        *n += lines;
+    }
+done:
+    free(p.buf);
+    return st->code;
+}
+
+static rd_code translate(rd_run *r, bool piped, rd_status *st)
+{
+    const rd_dataset_def *def = rd_dataset_def_of(r->eval_data);
+    int64_t n = def->count(rd_dataset_self(r->eval_data));
+    const int64_t begin_ns = rd_now_ns();
+    int64_t *ids = malloc(CHUNK * sizeof *ids);
+    const char *noun = run_is_image(r) ? "image" : "line";
+    infer_sink o = {0};
+    char a[32];
+    if (!ids) rd_fail(st, RD_EENV, "out of memory");
+    if (st->code == RD_OK && r->world->rank == 0) (void)sink_open(&o, r->cli->inference_out, st);
+    RD_TRY(run_agree(r, st));
+    if (!ids) goto done; /* all ranks agree on that failure */
+    RD_TRY(piped ? translate_pipe(r, &o, &n, ids, st) : translate_all(r, &o, n, ids, st));
     if (r->world->rank == 0 && o.to_file) (void)rd_tmpfile_commit(&o.file, st);
     RD_TRY(run_agree(r, st));
     rd_info(r->log, "%s %s%s in %.1f s%s%s", rd_commas((double)n, a), noun, RD_S(n),
@@ -214,80 +369,29 @@ done:
     return st->code;
 }
 
-/* ---- interactive use ---- */
-
-/* Splits at single spaces, as the reader of files does, and adds start and end tokens. */
-static rd_code ids_of_line(const rd_vocab *v, const char *line, size_t n, rd_arena *a,
-                           int32_t **ids, int64_t *n_ids, rd_status *st)
+/* Returns whether the text comes from a pipe, a socket or a terminal: lines are then answered as
+ * they arrive. Standard input that is a file is read like any file. Collective. */
+static rd_code is_piped(rd_run *r, bool *piped, rd_status *st)
 {
-    int64_t k = 0;
-    RD_TRY(rd_arena_get(a, (n + 3) * sizeof **ids, ids, st));
-    (*ids)[k++] = RD_SOS;
-    for (size_t i = 0;;) {
-        const char *end = memchr(line + i, ' ', n - i);
-        const size_t len = end ? (size_t)(end - (line + i)) : n - i;
-        (*ids)[k++] = rd_vocab_id(v, line + i, len);
-        if (!end) break;
-        i += len + 1;
-    }
-    (*ids)[k++] = RD_EOS;
-    *n_ids = k;
+    const char *from = json_string_value(rd_config_get(r->keys, "source_file_test"));
+    int32_t live = 0;
+    struct stat in;
+    if (r->world->rank == 0 && r->model->decode && from && strcmp(from, "-") == 0 &&
+        fstat(STDIN_FILENO, &in) == 0)
+        live = S_ISFIFO(in.st_mode) || S_ISSOCK(in.st_mode) || S_ISCHR(in.st_mode);
+    RD_TRY(rd_comm_bcast(r->comm, &live, sizeof live, 0, st));
+    *piped = live != 0;
 done:
-    return st->code;
-}
-
-static rd_code infer_report(void *ctx, int64_t id, const rd_decoded *d, rd_status *st)
-{
-    rd_run *r = ctx;
-    rd_strbuf text = {0};
-    infer_sink o = {.fd = STDOUT_FILENO};
-    (void)id;
-    rd_dataset_text(r->eval_data, 1, d->ids, d->n, false, &text);
-    rd_strbuf_puts(&text, "\n");
-    (void)sink_write(&o, text.s, text.n, st);
-    rd_strbuf_release(&text);
-    return st->code;
-}
-
-static rd_code translate_typed_lines(rd_run *r, rd_status *st)
-{
-    static const int64_t one_sample[1] = {0};
-    static const int32_t ends[2] = {RD_SOS, RD_EOS};
-    static const int64_t ends_off[2] = {0, 2};
-    rd_decode_config dc;
-    char *line = NULL;
-    size_t cap = 0;
-    ssize_t n;
-    run_decode_config(r, true, &dc);
-    rd_info(r->log, "one sentence per line, tokens separated by single spaces; end with Ctrl-D");
-    while ((n = getline(&line, &cap, stdin)) >= 0) {
-        while (n > 0 && isspace((unsigned char)line[n - 1])) n--;
-        int32_t *ids = NULL;
-        int64_t off[2] = {0, 0};
-        RD_TRY(device_fresh_batch(r, st));
-        RD_TRY(ids_of_line(r->spec.src_vocab, line, (size_t)n, r->batch_arena, &ids, &off[1], st));
-        const rd_batch b = {
-            .n_global = 1,
-            .n = 1,
-            .sample = one_sample,
-            .n_fields = 2,
-            .field = {{.name = "source", .dtype = RD_I32, .data = ids, .off = off},
-                      {.name = "target", .dtype = RD_I32, .data = ends, .off = ends_off}}};
-        RD_TRY(decode_one(r, &b, &dc, infer_report, r, st));
-    }
-done:
-    free(line);
     return st->code;
 }
 
 rd_code run_infer(rd_run *r, rd_status *st)
 {
-    const bool interactive = r->world->size == 1 && r->model->decode && r->cli->input &&
-                             strcmp(r->cli->input, "-") == 0 && isatty(STDIN_FILENO) &&
-                             is_stdout(r->cli->inference_out);
     rd_data_spec spec = {0};
+    bool piped = false;
+    RD_TRY(is_piped(r, &piped, st));
     /* An empty file still gives the reader its vocabularies. */
-    if (interactive)
+    if (piped)
         (void)rd_config_put(r->keys, "source_file_test", json_string("/dev/null"), "--input", st);
     RD_TRY(st->code);
     RD_TRY(run_check_weights_source(r, st));
@@ -303,10 +407,15 @@ rd_code run_infer(rd_run *r, rd_status *st)
         rd_fail(st, RD_EUSAGE,
                 "the model '%s' produces no output for a sample; --mode=eval computes its loss",
                 r->model->name);
+    if (piped && !rd_dataset_def_of(r->eval_data)->feed)
+        rd_fail(st, RD_EUSAGE, "this dataset cannot read a pipe; give a file with --input");
     RD_TRY(run_agree(r, st));
     RD_TRY(world_check(r, st));
     RD_TRY(run_load_required(r, st));
-    RD_TRY(interactive ? translate_typed_lines(r, st) : translate(r, st));
+    if (piped && r->world->rank == 0 && isatty(STDIN_FILENO))
+        rd_info(r->log,
+                "one sentence per line, tokens separated by single spaces; end with Ctrl-D");
+    RD_TRY(translate(r, piped, st));
 done:
     return st->code;
 }

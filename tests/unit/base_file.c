@@ -177,8 +177,9 @@ static void test_members(void **state)
         put("m.gz", b, ends[k]);
         expect(at("m.gz"), "hello\nhello\n", 12, NULL);
         for (size_t i = H - 8; i < 2 * H; i++) {
-            if (i >= H + 3 && i < H + 10) continue; /* flags, time and system of the second member */
-            if (i == H + 17) continue;              /* bits that gzip ignores, too */
+            if (i >= H + 3 && i < H + 10)
+                continue;              /* flags, time and system of the second member */
+            if (i == H + 17) continue; /* bits that gzip ignores, too */
             b[i] ^= 1;
             put("m.gz", b, ends[k]);
             expect(at("m.gz"), NULL, 0, "damaged");
@@ -472,7 +473,7 @@ static void test_mkdirs(void **state)
 }
 
 RD_TESTS_WITH("base_file", set_up, tear_down, TEST(test_plain), TEST(test_gzip),
-              TEST(test_gzip_large), TEST(test_damaged_gzip), TEST(test_members), TEST(test_twice), TEST(test_limit),
-              TEST(test_messages), TEST(test_stdin),
-              TEST(test_atomic), TEST(test_no_room), TEST(test_mkdirs), TEST(test_abandoned),
+              TEST(test_gzip_large), TEST(test_damaged_gzip), TEST(test_members), TEST(test_twice),
+              TEST(test_limit), TEST(test_messages), TEST(test_stdin), TEST(test_atomic),
+              TEST(test_no_room), TEST(test_mkdirs), TEST(test_abandoned),
               TEST(test_begun_after_the_end))

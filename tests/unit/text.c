@@ -173,8 +173,8 @@ static void check_line_row(void **state)
     put("a", r->text, r->n);
     put("b", "x\nx\nx\nx\nx\n", (size_t)n * 2);
     char config[512];
-    snprintf(config, sizeof config, "{" VOCABS ", " BUCKETS ", " FILES "%s%s}", r->more ? ", " : "",
-             r->more ? r->more : "");
+    snprintf(config, sizeof config, "{" VOCABS ", " BUCKETS ", " FILES ", 'max_unknown': 1%s%s}",
+             r->more ? ", " : "", r->more ? r->more : "");
     must_do(open_text(config, RD_MODE_TRAIN, RD_SPLIT_TRAIN, false, &d, &st), &st);
     const rd_dataset_def *def = rd_dataset_def_of(d);
     assert_int_equal(def->count(rd_dataset_self(d)), n);
@@ -213,6 +213,24 @@ static struct bad_row {
      RD_MODE_EVAL, RD_SPLIT_EVAL},
     {"missing target for a score", "{" VOCABS ", " BUCKETS ", 'source_file_test': '@/a'}", "a\n",
      "x\n", 2, RD_EUSAGE, "missing key 'target_file_test'", RD_MODE_EVAL, RD_SPLIT_TEST},
+    {"more than half of the source is unknown", CONFIG, "a x y\nz b Ä\n", "x\nx\n", 13, RD_EDATA,
+     "lacks 66.7 % of the words of ", 0, 0},
+    {"the first unknown word", CONFIG, "a b\nc x\nÄy z w v u t\n", "x\nx\nx\n", 22, RD_EDATA,
+     "the first is 'x' in line 2; check that it is the vocabulary of this text", 0, 0},
+    {"all of the target is unknown", CONFIG, "a\nb\n", "a\nb\n", 4, RD_EDATA,
+     "v.tgt' lacks 100.0 %", 0, 0},
+    {"a smaller limit", "{" VOCABS ", " BUCKETS ", " FILES ", 'max_unknown': 0.1}", "a b c a x\n",
+     "x\n", 10, RD_EDATA, "raise max_unknown (0.1)", 0, 0},
+    {"a vocabulary with counts",
+     "{'src_vocab_file': '@/v.count', 'tgt_vocab_file': '@/v.tgt', " BUCKETS ", " FILES "}",
+     "a b\n", "x\n", 4, RD_EDATA, "its line 1 is 'a 12', but a line is one word: cut -d' ' -f1", 0,
+     0},
+    {"no pair has words on both sides", CONFIG, "a\n \n\n", "\nx\n\xC2\xA0\n", 5, RD_EDATA,
+     "has words in both lines", 0, 0},
+    {"a line that is too long to translate",
+     "{" VOCABS ", " BUCKETS ", 'source_file_test': '@/a', 'max_infer_tokens': 4}",
+     "a b c a\na b c a b\n", "", 18, RD_EDATA,
+     "/a:2: a line of 5 tokens, but 4 are the most to translate", RD_MODE_INFER, RD_SPLIT_TEST},
     {"missing buckets", "{" VOCABS ", " FILES ", 'bucket_src': [50]}", "a\n", "x\n", 2, RD_EUSAGE,
      "missing key 'bucket_tgt'", 0, 0},
     {"an empty list of buckets", "{" VOCABS ", " FILES ", 'bucket_src': [], 'bucket_tgt': [50]}",
@@ -293,6 +311,71 @@ static void check_from_row(void **state)
     rd_dataset_free(d);
 }
 
+/* ---- blank lines, in pairs, of whatever white space, with every number of ranks ---- */
+static void test_blank(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    rd_dataset *d = NULL, *e = NULL, *f = NULL;
+    put("a", BYTES("a\n\nb\nc\n \t\na\n\n"));
+    put("b", BYTES("x\nx\n\xE3\x80\x80\nx\n\nx\nx\n"));
+    must_do(open_text(CONFIG, RD_MODE_TRAIN, RD_SPLIT_TRAIN, false, &d, &st), &st);
+    const rd_dataset_def *def = rd_dataset_def_of(d);
+    void *self = rd_dataset_self(d);
+    static const bool source[] = {false, true, false, false, true, false, true};
+    static const int bucket[] = {0, -1, -1, 0, -1, 0, -1};
+    assert_int_equal(d->kept, 3);
+    for (int i = 0; i < 7; i++) {
+        assert_int_equal(def->bucket(self, i), bucket[i]);
+        assert_int_equal(def->blank(self, i), source[i]);
+    }
+    assert_non_null(strstr(def->fingerprint(self), ", 4 left out"));
+    must_do(open_text("{" VOCABS ", " BUCKETS
+                      ", 'source_file_eval': '@/a', 'target_file_eval': '@/b'}",
+                      RD_MODE_EVAL, RD_SPLIT_EVAL, true, &e, &st),
+            &st);
+    assert_int_equal(e->kept, 7);
+    assert_null(strstr(def->fingerprint(rd_dataset_self(e)), "left out"));
+    put("a", BYTES("a\na\nb\nc\n"));
+    put("b", BYTES("x\nx\nx\nx\n"));
+    must_do(open_text(CONFIG, RD_MODE_TRAIN, RD_SPLIT_TRAIN, false, &f, &st), &st);
+    assert_null(strstr(def->fingerprint(rd_dataset_self(f)), "left out"));
+    rd_dataset_free(d);
+    rd_dataset_free(e);
+    rd_dataset_free(f);
+}
+
+/* ---- text that comes piece by piece ---- */
+static void test_feed(void **state)
+{
+    (void)state;
+    rd_status st = {0}, long_line = {0}, bad = {0};
+    rd_dataset *d = NULL;
+    must_do(open_text("{" VOCABS ", 'source_file_test': '/dev/null', 'max_infer_tokens': 4}",
+                      RD_MODE_INFER, RD_SPLIT_TEST, true, &d, &st),
+            &st);
+    const rd_dataset_def *def = rd_dataset_def_of(d);
+    void *self = rd_dataset_self(d);
+    assert_int_equal(def->count(self), 0);
+    must_do(def->feed(self,
+                      BYTES("\xEF\xBB\xBF"
+                            "a b\n\nc"),
+                      0, &st),
+            &st);
+    assert_int_equal(def->count(self), 3);
+    assert_string_equal(ids_of(d, 0, "source"), "1 4 5 2");
+    assert_true(def->blank(self, 1));
+    assert_string_equal(ids_of(d, 2, "source"), "1 6 2");
+    must_do(def->feed(self, BYTES("dd\n"), 3, &st), &st);
+    assert_int_equal(def->count(self), 1);
+    assert_string_equal(ids_of(d, 0, "source"), "1 7 2");
+    assert_int_equal(def->feed(self, BYTES("a\na b c a b\n"), 4, &long_line), RD_EDATA);
+    assert_non_null(strstr(long_line.msg, "standard input:6: a line of 5 tokens"));
+    assert_int_equal(def->feed(self, BYTES("a\n\xFF\n"), 6, &bad), RD_EDATA);
+    assert_non_null(strstr(bad.msg, "standard input:8:1: invalid UTF-8"));
+    rd_dataset_free(d);
+}
+
 /* ---- buckets: lengths 0..10 -> 0, 11..20 -> 1, 21..50 -> 2, 51..100 -> 3, 310 -> out ----
  * The original's own test. */
 static void test_buckets(void **state)
@@ -314,8 +397,8 @@ static void test_buckets(void **state)
     for (int keep_all = 0; keep_all < 2; keep_all++) {
         rd_status st = {0};
         rd_dataset *d = NULL;
-        if (open_text("{" VOCABS ", " FILES
-                      ", 'bucket_src': [10, 20, 50, 100], 'bucket_tgt': [10, 20, 50, 100]}",
+        if (open_text("{" VOCABS ", " FILES ", 'max_unknown': 1, 'bucket_src': [10, 20, 50, 100], "
+                                            "'bucket_tgt': [10, 20, 50, 100]}",
                       RD_MODE_TRAIN, RD_SPLIT_TRAIN, keep_all, &d, &st) != RD_OK)
             fail_msg("%s", st.msg);
         const rd_dataset_def *def = rd_dataset_def_of(d);
@@ -538,6 +621,7 @@ static int make_files(void **state)
     static const char *const tar[][2] = {
         {"./deep/src", "a\nb\nc a\n"}, {"tgt", "x\nx\ny\n"}, {NULL, NULL}};
     put("v.src", BYTES("a\t9\nb\t5\nc\t1\ndd\n"));
+    put("v.count", BYTES("a 12\nb 7\n"));
     put("v.tgt", BYTES("x\ny\n"));
     put("odd!name", BYTES("a\nb\nc a\n"));
     put_zip("ascii.zip", "dir/src", false, one[0][1]);
@@ -583,6 +667,6 @@ static int remove_files(void **state)
 
 RD_TESTS_WITH("text", make_files, remove_files, TEST_ROWS(check_line_row, line_rows),
               TEST_ROWS(check_bad_row, bad_rows), TEST_ROWS(check_from_row, from_rows),
-              TEST(test_buckets), TEST(test_translate_without_target),
-              TEST(test_output_and_reference), TEST(test_shards), TEST(test_wide_ids),
-              TEST(test_long_text), TEST(test_fingerprint))
+              TEST(test_blank), TEST(test_feed), TEST(test_buckets),
+              TEST(test_translate_without_target), TEST(test_output_and_reference),
+              TEST(test_shards), TEST(test_wide_ids), TEST(test_long_text), TEST(test_fingerprint))

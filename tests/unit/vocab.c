@@ -113,6 +113,38 @@ static void test_specials(void **state)
     rd_vocab_free(NULL);
 }
 
+/* The lines of the first repeated words, also of empty ones. */
+static void test_repeats(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    rd_vocab *v = NULL;
+    must_do(rd_vocab_new_mem("words", BYTES("a\n\nb\na\n\na\nb\n"), false, &v, &st), &st);
+    static const int64_t want[RD_VOCAB_REPEATS][2] = {{1, 4}, {2, 5}, {4, 6}};
+    assert_int_equal(rd_vocab_duplicates(v), 4);
+    for (int k = 0; k < RD_VOCAB_REPEATS; k++) {
+        assert_int_equal(rd_vocab_repeats(v)[k].earlier, want[k][0]);
+        assert_int_equal(rd_vocab_repeats(v)[k].line, want[k][1]);
+    }
+    rd_vocab_free(v);
+}
+
+/* A small file must not become gigabytes of words. */
+static void test_too_many(void **state)
+{
+    (void)state;
+    enum { N = 5000000 };
+    rd_status st = {0};
+    rd_vocab *v = NULL;
+    char *text = malloc(N);
+    assert_non_null(text);
+    memset(text, '\n', N);
+    text[0] = 'a';
+    assert_int_equal(rd_vocab_new_mem("words", text, N, false, &v, &st), RD_EDATA);
+    assert_non_null(strstr(st.msg, "more than 4194304 lines"));
+    free(text);
+}
+
 /* Many words of many lengths: all found, no stranger found; the hash depends on the order. */
 static void test_many_words(void **state)
 {
@@ -171,5 +203,5 @@ static void test_files(void **state)
     }
 }
 
-RD_TESTS("vocab", TEST(test_specials), TEST(test_many_words), TEST(test_files),
-         TEST_ROWS(check_row, rows))
+RD_TESTS("vocab", TEST(test_specials), TEST(test_repeats), TEST(test_too_many),
+         TEST(test_many_words), TEST(test_files), TEST_ROWS(check_row, rows))

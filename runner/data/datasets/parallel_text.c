@@ -22,7 +22,8 @@ typedef struct text_config {
     rd_ints bucket[2], bucket_test[2];
     const char *delimiter, *data_location;
     invalid_utf8 invalid_utf8;
-    int64_t max_line_bytes;
+    int64_t max_line_bytes, max_infer_tokens;
+    double max_unknown;
     bool pad_vocabs_to_eight, bpe_used, eval_bleu, print_unk;
 } text_config;
 
@@ -75,6 +76,12 @@ static const rd_option options[] = {
                 "put in its place"),
     RD_OPT_INT(T, max_line_bytes, max_line_bytes, "1048576", 1, 1 << 30,
                "a line with more bytes is an error"),
+    RD_OPT_REAL(T, max_unknown, max_unknown, "0.5", 0, 1,
+                "largest share of unknown words in a side of the training text. More is an error; "
+                "1 allows everything"),
+    RD_OPT_INT(T, max_infer_tokens, max_infer_tokens, "4096", 1, BUCKET_MAX,
+               "a line to translate with more tokens is an error: the time grows with the square "
+               "of its length"),
     RD_OPT_BOOL(T, print_unk, print_unk, "false",
                 "writes <UNK> for unknown words in output. false: leaves them out"),
     RD_OPT_END};
@@ -88,9 +95,12 @@ typedef struct parallel_text {
     text_config c; /* all zero once the dataset is open */
     rd_vocab *vocab[2];
     rd_side side[2];
-    bool no_target, keep_all;
+    bool no_target, keep_all, drop_blank;
+    rd_lines_opts lines;
+    int64_t max_infer_tokens;
     int n_buckets;
     int64_t count, skipped, skipped_longest[2];
+    int64_t n_blank; /* number of pairs that are left out of training since a side is blank */
     char delimiter[64], fingerprint[256]; /* the config may be freed before the dataset */
     bool print_unk;
     rd_ints limit[2]; /* [side] length limits of the buckets; n 0: no limit */
@@ -138,6 +148,10 @@ static rd_code read_config(parallel_text *t, const rd_dataset_args *a, rd_status
     RD_TRY(rd_config_read(a->config, &group, a->mode, &t->c, st));
     t->keep_all = a->keep_all;
     t->no_target = a->mode == RD_MODE_INFER;
+    t->drop_blank = a->split == RD_SPLIT_TRAIN && !a->keep_all;
+    t->lines = (rd_lines_opts){.replace = t->c.invalid_utf8 == UTF8_REPLACE,
+                               .max_line_bytes = t->c.max_line_bytes};
+    t->max_infer_tokens = t->c.max_infer_tokens;
     t->print_unk = t->c.print_unk;
     if (strlen(t->c.delimiter) >= sizeof t->delimiter)
         return rd_fail(st, RD_EUSAGE, "%s: 'delimiter' is longer than %zu bytes",
@@ -174,8 +188,7 @@ static rd_code read_side(parallel_text *t, const rd_dataset_args *a, int s, cons
 {
     rd_lines *l = NULL;
     const char *path = t->c.file[a->split][s];
-    const rd_lines_opts o = {.replace = t->c.invalid_utf8 == UTF8_REPLACE,
-                             .max_line_bytes = t->c.max_line_bytes};
+    const rd_lines_opts o = t->lines;
     const bool shared = !a->shard && rd_local_size_of(a->comm) > 1 &&
                         rd_local_rank_of(a->comm) == 0;
     if (in)
@@ -250,10 +263,23 @@ static int64_t side_length(const parallel_text *t, int s, int64_t i)
     return s == 1 && t->no_target ? 2 : rd_side_length(&t->side[s], i);
 }
 
+static bool text_blank(void *self, int64_t i)
+{
+    const parallel_text *t = self;
+    return rd_side_blank(&t->side[0], i);
+}
+
+/* Returns whether the pair is left out of training, since a side has no word. */
+static bool is_dropped(const parallel_text *t, int64_t i)
+{
+    return t->drop_blank && (rd_side_blank(&t->side[0], i) || rd_side_blank(&t->side[1], i));
+}
+
 static int text_bucket(void *self, int64_t i)
 {
     const parallel_text *t = self;
     int b = 0;
+    if (is_dropped(t, i)) return -1;
     for (int s = 0; s < 2; s++) {
         if (t->limit[s].n == 0) continue; /* no limit: bucket 0 */
         const int k = bucket_of(&t->limit[s], side_length(t, s, i));
@@ -268,11 +294,129 @@ static void count_skipped(parallel_text *t)
     if (t->keep_all) return;
     for (int64_t i = 0; i < t->count; i++) {
         if (text_bucket(t, i) >= 0) continue;
+        if (is_dropped(t, i)) {
+            t->n_blank++;
+            continue;
+        }
         t->skipped++;
         for (int s = 0; s < 2; s++) {
             const int64_t n = side_length(t, s, i);
             if (n > t->skipped_longest[s]) t->skipped_longest[s] = n;
         }
+    }
+}
+
+/* Names the first words that a vocabulary has twice, with their lines. */
+static void report_repeats(const parallel_text *t, const rd_dataset_args *a, int s,
+                           const char *path)
+{
+    const rd_vocab *v = t->vocab[s];
+    const rd_vocab_repeat *at = rd_vocab_repeats(v);
+    const int64_t n = rd_vocab_duplicates(v);
+    rd_strbuf b = {0};
+    for (int64_t k = 0; k < n && k < RD_VOCAB_REPEATS; k++) {
+        size_t len;
+        const char *w = rd_vocab_word(v, (int32_t)(at[k].line - 1 + RD_N_SPECIAL), &len);
+        if (len == 0)
+            rd_strbuf_printf(&b, "%san empty line", k ? ", " : "");
+        else
+            rd_strbuf_printf(&b, "%s'%.60s'", k ? ", " : "", w);
+        rd_strbuf_printf(&b, " in line %" PRId64 " and line %" PRId64, at[k].earlier, at[k].line);
+    }
+    rd_warn(a->log,
+            "%s:%" PRId64 ": %" PRId64 " repeated word%s: %s%s; each keeps the id of its "
+            "last line",
+            path, at[0].line, n, RD_S(n), rd_strbuf_str(&b), n > RD_VOCAB_REPEATS ? ", ..." : "");
+    rd_strbuf_release(&b);
+}
+
+static void report_blank(const parallel_text *t, const rd_dataset_args *a)
+{
+    const rd_side_head *src = &t->side[0].head, *tgt = &t->side[1].head;
+    const char *const *path = t->c.file[a->split];
+    if (t->n_blank > 0) {
+        char at[2][64] = {"", ""};
+        for (int s = 0; s < 2; s++)
+            if (t->side[s].head.n_blank > 0)
+                snprintf(at[s], sizeof at[s], ", the first in line %" PRId64,
+                         t->side[s].head.first_blank);
+        rd_warn(a->log,
+                "%" PRId64 " of %" PRId64
+                " training pairs left out, since a line is empty: %" PRId64 " of '%s'%s; %" PRId64
+                " of '%s'%s",
+                t->n_blank, t->count, src->n_blank, path[0], at[0], tgt->n_blank, path[1], at[1]);
+        return;
+    }
+    for (int s = 0; s < 2 && !t->no_target; s++) {
+        const rd_side_head *h = &t->side[s].head;
+        if (h->n_blank > 0)
+            rd_warn(a->log, "'%s' has %" PRId64 " empty line%s, the first is line %" PRId64 "; %s",
+                    path[s], h->n_blank, RD_S(h->n_blank), h->first_blank,
+                    s == 0 ? "its translation is empty, the loss counts it as an unknown word"
+                           : "it counts as a reference without words");
+    }
+}
+
+/* Returns the share of words that the vocabulary does not have, without empty lines. */
+static double unknown_share(const rd_side *s)
+{
+    int64_t blank_here = 0;
+    for (int64_t k = 0; k < s->head.n_blank; k++)
+        blank_here += ((const int64_t *)(const void *)s->blank.p)[k] % s->size == s->rank;
+    const int64_t n = s->head.n_here - blank_here;
+    return n > 0 ? (double)(s->head.n_unknown - blank_here) / (double)n : 0.0;
+}
+
+enum { UNKNOWN_BYTES = 512 };
+
+/* Writes what is unknown, and what may be wrong. */
+static void describe_unknown(const parallel_text *t, const rd_dataset_args *a, int s, double share,
+                             char out[UNKNOWN_BYTES])
+{
+    const char *vocab = s == 0 ? t->c.src_vocab_file : t->c.tgt_vocab_file;
+    const rd_side_head *h = &t->side[s].head;
+    size_t n;
+    const char *first = rd_vocab_word(t->vocab[s], RD_N_SPECIAL, &n);
+    const int blank = (int)strcspn(first, " ");
+    const int at = snprintf(out, UNKNOWN_BYTES,
+                            "the vocabulary '%.80s' lacks %.1f %% of the words of '%.80s', the "
+                            "first is '%s' in line %" PRId64,
+                            vocab, 100.0 * share, t->c.file[a->split][s], h->unknown,
+                            h->unknown_line);
+    if (at < 0 || at >= UNKNOWN_BYTES) return;
+    if (first[blank] == ' ')
+        snprintf(out + at, UNKNOWN_BYTES - (size_t)at,
+                 "; its line 1 is '%.40s', but a line is one word: cut -d' ' -f1 makes such a file",
+                 first);
+    else
+        snprintf(out + at, UNKNOWN_BYTES - (size_t)at,
+                 "; check that it is the vocabulary of this text, and that the text is split into "
+                 "the same words or subwords");
+}
+
+/* Fails if the training text has more unknown words than max_unknown allows. */
+static rd_code check_unknown(const parallel_text *t, const rd_dataset_args *a, rd_status *st)
+{
+    char text[UNKNOWN_BYTES];
+    for (int s = 0; s < 2 && a->split == RD_SPLIT_TRAIN; s++) {
+        const double share = unknown_share(&t->side[s]);
+        if (share <= t->c.max_unknown) continue;
+        describe_unknown(t, a, s, share, text);
+        return rd_fail(st, RD_EDATA, "%s; to train all the same, raise max_unknown (%g)", text,
+                       t->c.max_unknown);
+    }
+    return RD_OK;
+}
+
+static void report_unknown(const parallel_text *t, const rd_dataset_args *a)
+{
+    static const double many = 0.2;
+    char text[UNKNOWN_BYTES];
+    for (int s = 0; s < (t->no_target ? 1 : 2); s++) {
+        const double share = unknown_share(&t->side[s]);
+        if (share <= many) continue;
+        describe_unknown(t, a, s, share, text);
+        rd_warn(a->log, "%s", text);
     }
 }
 
@@ -284,10 +428,8 @@ static void parallel_text_report(const parallel_text *t, const rd_dataset_args *
     for (int s = 0; s < 2; s++) {
         if (a->split != RD_SPLIT_TRAIN && a->mode == RD_MODE_TRAIN_EVAL)
             continue; /* reported when the training data was opened */
-        if (rd_vocab_duplicates(t->vocab[s]) > 0)
-            rd_warn(a->log, "%s: %" PRId64 " repeated word%s; each keeps the id of its last line",
-                    vocab_file[s], rd_vocab_duplicates(t->vocab[s]),
-                    RD_S(rd_vocab_duplicates(t->vocab[s])));
+        if (s == 1 && strcmp(vocab_file[0], vocab_file[1]) == 0) continue; /* reported */
+        if (rd_vocab_duplicates(t->vocab[s]) > 0) report_repeats(t, a, s, vocab_file[s]);
         if (rd_vocab_bom(t->vocab[s]))
             rd_warn(a->log, "%s: byte order mark skipped", vocab_file[s]);
         if (rd_vocab_replaced(t->vocab[s]) > 0)
@@ -306,6 +448,7 @@ static void parallel_text_report(const parallel_text *t, const rd_dataset_args *
     }
     for (int s = 0; s < (t->no_target ? 1 : 2); s++) {
         const rd_side_head *h = &t->side[s].head;
+        if (t->no_target && h->n_lines == 0) continue; /* the lines come later, from a pipe */
         if (a->shard)
             rd_info(a->log,
                     "%s data, %s: %" PRId64 " line%s, %" PRId64
@@ -322,12 +465,30 @@ static void parallel_text_report(const parallel_text *t, const rd_dataset_args *
                     h->n_tokens ? 100.0 * (double)h->n_unknown / (double)h->n_tokens : 0.0,
                     rd_vocab_size(t->vocab[s]));
     }
+    report_unknown(t, a);
+    report_blank(t, a);
     if (t->skipped > 0)
         rd_warn(a->log,
                 "%" PRId64 " of %" PRId64
                 " pairs skipped: longer than the last bucket (longest source %" PRId64
                 ", target %" PRId64 " tokens, start and end included)",
                 t->skipped, t->count, t->skipped_longest[0], t->skipped_longest[1]);
+}
+
+/* Fails if a line to translate has too many tokens. */
+static rd_code check_lengths(const parallel_text *t, int64_t lines_before, const char *path,
+                             rd_status *st)
+{
+    const int64_t most = t->max_infer_tokens + 2; /* start and end token */
+    if (!t->no_target || t->side[0].head.longest <= most) return RD_OK;
+    for (int64_t i = 0; i < t->side[0].head.n_lines; i++)
+        if (rd_side_length(&t->side[0], i) > most)
+            return rd_fail(st, RD_EDATA,
+                           "%s:%" PRId64 ": a line of %" PRId64 " tokens, but %" PRId64
+                           " are the most to translate; split it, or raise max_infer_tokens",
+                           strcmp(path, "-") == 0 ? "standard input" : path, lines_before + i + 1,
+                           rd_side_length(&t->side[0], i) - 2, t->max_infer_tokens);
+    return RD_OK;
 }
 
 static rd_code check_text(parallel_text *t, const rd_dataset_args *a, rd_status *st)
@@ -347,7 +508,14 @@ static rd_code check_text(parallel_text *t, const rd_dataset_args *a, rd_status 
         return rd_fail(st, RD_EDATA, "'%s' has more than %" PRIu32 " lines", file[0], UINT32_MAX);
     t->count = n[0];
     count_skipped(t);
-    if (t->count > 0 && t->skipped == t->count)
+    RD_TRY(check_unknown(t, a, st));
+    RD_TRY(check_lengths(t, 0, file[0], st));
+    if (t->count > 0 && t->n_blank == t->count)
+        return rd_fail(st, RD_EDATA,
+                       "no pair of '%s' and '%s' has words in both lines: there is nothing to "
+                       "train on",
+                       file[0], file[1]);
+    if (t->count > 0 && t->skipped + t->n_blank == t->count)
         return rd_fail(st, RD_EDATA,
                        "no pair of '%s' fits the buckets: bucket_src ends at %" PRId64
                        ", bucket_tgt at %" PRId64 ", longest source %" PRId64 ", target %" PRId64
@@ -360,7 +528,13 @@ static rd_code check_text(parallel_text *t, const rd_dataset_args *a, rd_status 
              ", vocabularies %" PRId64 " %016" PRIx64 ", %" PRId64 " %016" PRIx64,
              t->count, t->side[0].head.hash, t->side[1].head.hash, rd_vocab_size(t->vocab[0]),
              rd_vocab_hash(t->vocab[0]), rd_vocab_size(t->vocab[1]), rd_vocab_hash(t->vocab[1]));
-    return RD_OK;
+    if (t->n_blank > 0) {
+        const size_t used = strlen(t->fingerprint);
+        snprintf(t->fingerprint + used, sizeof t->fingerprint - used, ", %" PRId64 " left out",
+                 t->n_blank);
+    }
+done:
+    return st->code;
 }
 
 /* ---- the functions of rd_dataset_def ---- */
@@ -428,6 +602,25 @@ static bool text_here(void *self, int64_t i)
 {
     const parallel_text *t = self;
     return i % t->side[0].size == t->side[0].rank;
+}
+
+static rd_code text_feed(void *self, const char *text, size_t n, int64_t lines_before,
+                         rd_status *st)
+{
+    parallel_text *t = self;
+    rd_lines *l = NULL;
+    rd_lines_opts o = t->lines;
+    o.lines_before = lines_before;
+    rd_side_release(&t->side[0]);
+    t->count = 0;
+    if (!t->no_target) return rd_fail(st, RD_EBUG, "a dataset with targets is fed");
+    RD_TRY(rd_lines_new_mem("standard input", text, n, o, &l, st));
+    RD_TRY(rd_side_read(&t->side[0], l, t->vocab[0], 0, 1, false, false, st));
+    RD_TRY(check_lengths(t, lines_before, "-", st));
+    t->count = t->side[0].head.n_lines;
+done:
+    rd_lines_free(l);
+    return st->code;
 }
 
 static rd_code text_fetch(void *self, const int64_t *ids, int64_t n, rd_arena *a, rd_batch *out,
@@ -521,4 +714,6 @@ RD_DATASET(parallel_text) = {
     .fingerprint = text_fingerprint,
     .text = text_text,
     .reference = text_reference,
+    .blank = text_blank,
+    .feed = text_feed,
 };
