@@ -270,5 +270,6 @@ rd_code rd_render_sample(const rd_images *m, int64_t i, int64_t epoch, rd_scratc
         RD_TRY(render_encoded(r, bytes, n, u, s, out, result, st));
     }
 done:
+    rd_scratch_shrink(s);
     return st->code;
 }

@@ -110,6 +110,9 @@ typedef struct rd_scratch {
 } rd_scratch;
 void rd_scratch_release(rd_scratch *s);
 
+/* Frees the buffers that a very large image has left. */
+void rd_scratch_shrink(rd_scratch *s);
+
 /* Gives *p, a pointer of any type, a capacity of n bytes; *have is the capacity so far. Contents
  * are lost. The 64 bytes behind can be read and written. */
 rd_code rd_scratch_reserve(void *p, size_t *have, size_t n, rd_status *st);
@@ -152,6 +155,7 @@ enum {
     RD_JPEG_SIDE_MAX = 65500,      /* height and width */
     RD_JPEG_PIXELS_MAX = 1 << 27,  /* pixels of a file */
     RD_JPEG_DECODED_MAX = 1 << 26, /* pixels that are decoded, at full or reduced size */
+    RD_JPEG_COEF_MAX = 1 << 29,    /* bytes of coefficients, which a JPEG of several scans needs */
     RD_WHY_BYTES = 160
 };
 

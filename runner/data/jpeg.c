@@ -9,6 +9,10 @@
 #include <stdio.h>
 #include <turbojpeg.h>
 
+/* Pixels times scans of one image; scans that TurboJPEG reads at most. */
+static const int64_t work_max = (int64_t)1 << 31;
+enum { SCANS_MAX = 500 };
+
 static const char *kind_of(const uint8_t *p, size_t n)
 {
     static const struct {
@@ -43,6 +47,47 @@ static bool is_frame(int marker)
     return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
 }
 
+/* Counts the scans, at most SCANS_MAX. */
+static int count_scans(const uint8_t *p, size_t n)
+{
+    int scans = 0;
+    for (const uint8_t *at = p, *end = p + n; scans < SCANS_MAX && end - at >= 2; at++) {
+        at = memchr(at, 0xFF, (size_t)(end - at) - 1);
+        if (!at) break;
+        scans += at[1] == 0xDA;
+    }
+    return scans;
+}
+
+/* Returns the bytes of the coefficients of a frame: two a sample. seg: of its header. */
+static int64_t coefficient_bytes(const rd_jpeg_head *h, const uint8_t *seg, size_t length)
+{
+    int h_max = 1, v_max = 1, samples = 0;
+    for (int k = 0; k < h->n_components && length >= 8 + 3 * (size_t)(k + 1); k++) {
+        const int sampling = seg[6 + 3 * k + 1], x = sampling >> 4, y = sampling & 15;
+        if (x > h_max) h_max = x;
+        if (y > v_max) v_max = y;
+        samples += x * y;
+    }
+    return 2 * h->h * h->w * samples / (h_max * v_max);
+}
+
+/* A JPEG of many scans costs time with each of them, and keeps all coefficients in memory. A small
+ * file can hold hundreds of scans of a huge image. */
+static rd_decode check_cost(const rd_jpeg_head *h, int64_t coefficients, const uint8_t *rest,
+                            size_t n, char why[RD_WHY_BYTES])
+{
+    const int64_t pixels = h->h * h->w;
+    if (pixels * SCANS_MAX <= work_max && coefficients <= RD_JPEG_COEF_MAX) return RD_DECODE_OK;
+    const int scans = count_scans(rest, n);
+    if (scans <= 1) return RD_DECODE_OK;
+    if (pixels * scans <= work_max && coefficients <= RD_JPEG_COEF_MAX) return RD_DECODE_OK;
+    snprintf(why, RD_WHY_BYTES,
+             "a JPEG of %d x %d pixels in %d scans, too much work; save it without progression",
+             (int)h->w, (int)h->h, scans);
+    return RD_DECODE_NONE;
+}
+
 rd_decode rd_jpeg_read_head(const uint8_t *p, size_t n, rd_jpeg_head *out, char why[RD_WHY_BYTES])
 {
     *out = (rd_jpeg_head){0};
@@ -52,7 +97,9 @@ rd_decode rd_jpeg_read_head(const uint8_t *p, size_t n, rd_jpeg_head *out, char 
         snprintf(why, RD_WHY_BYTES, kind ? "%s, not a JPEG" : "not a JPEG", kind);
         return RD_DECODE_NONE;
     }
-    for (size_t at = 2;;) {
+    size_t at = 2;
+    int64_t coefficients;
+    for (;;) {
         while (at < n && p[at] != 0xFF)
             at++; /* stray bytes between segments: the decoder skips them, too */
         while (at < n && p[at] == 0xFF) at++;
@@ -72,6 +119,8 @@ rd_decode rd_jpeg_read_head(const uint8_t *p, size_t n, rd_jpeg_head *out, char 
             out->h = (int64_t)seg[1] << 8 | seg[2];
             out->w = (int64_t)seg[3] << 8 | seg[4];
             out->n_components = seg[5];
+            coefficients = coefficient_bytes(out, seg, length);
+            at += length;
             break;
         }
         at += length;
@@ -82,7 +131,7 @@ rd_decode rd_jpeg_read_head(const uint8_t *p, size_t n, rd_jpeg_head *out, char 
         snprintf(why, RD_WHY_BYTES, "a JPEG of %d x %d pixels, too many", (int)out->w, (int)out->h);
         return RD_DECODE_NONE;
     }
-    return RD_DECODE_OK;
+    return check_cost(out, coefficients, p + at, n - at, why);
 }
 
 /* Converts pixels of four bytes in place. Adobe's files hold 255 - C, 255 - M, 255 - Y, 255 - K. */

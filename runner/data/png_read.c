@@ -4,22 +4,24 @@
  * All colour types and depths are read, except interlaced files. Transparency is dropped; sixteen
  * bits become eight.
  *
- * The pixels of a PNG are one deflate stream, cut into IDAT chunks. libarchive decompresses it: it
- * gets the stream as the only member of a zip archive, made up here, whose size is the one that the
- * PNG header promises. Checksums are not checked. A stream that is cut short is decoded as far as
- * possible. */
+ * The pixels of a PNG are one zlib stream, cut into IDAT chunks. It is decompressed row by row, so
+ * that an image needs memory for its pixels alone. The checksums of all chunks and of the stream
+ * are compared. An image that is cut short or damaged is decoded as far as possible. */
 #include "images_impl.h"
-#include <archive.h>
-#include <archive_entry.h>
 #include <stdio.h>
+#include <zlib.h>
 
 enum {
     SIGNATURE = 8,
     CHUNK_HEAD = 8,
     CHUNK_TAIL = 4,
-    ZLIB_HEAD = 2,
-    ZIP_HEAD = 31,
+    HEADER_BYTES = 13, /* of IHDR */
+    FILTERS = 5,
     RAW_MAX = 1 << 28,
+    /* A larger image must not be compressed more than RATIO_MAX times: a file of 0.3 MB could give
+     * 67 million pixels, all alike. */
+    PIXELS_FREE = 1 << 24,
+    RATIO_MAX = 200,
     PALETTE_MAX = 256 * 3
 };
 enum { GREY = 0, RGB = 2, PALETTE = 3, GREY_ALPHA = 4, RGBA = 6 };
@@ -27,11 +29,6 @@ enum { GREY = 0, RGB = 2, PALETTE = 3, GREY_ALPHA = 4, RGBA = 6 };
 static uint32_t be32(const uint8_t *p)
 {
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-}
-
-static void le32(uint8_t *p, uint32_t x)
-{
-    for (int k = 0; k < 4; k++) p[k] = (uint8_t)(x >> (8 * k));
 }
 
 bool rd_png_is(const uint8_t *p, size_t n)
@@ -44,6 +41,13 @@ static int samples_of(int colour)
     return colour == RGB ? 3 : colour == GREY_ALPHA ? 2 : colour == RGBA ? 4 : 1;
 }
 
+/* Returns whether the checksum behind a chunk of n bytes fits to its name and data. */
+static bool crc_fits(const uint8_t *chunk, size_t n)
+{
+    const uLong crc = crc32_z(crc32(0, NULL, 0), chunk + 4, n + 4);
+    return be32(chunk + CHUNK_HEAD + n) == (uint32_t)crc;
+}
+
 static rd_decode png_read_refuse(char why[RD_WHY_BYTES], const char *text)
 {
     snprintf(why, RD_WHY_BYTES, "%s", text);
@@ -54,9 +58,11 @@ rd_decode rd_png_read_head(const uint8_t *p, size_t n, rd_png_head *out, char wh
 {
     *out = (rd_png_head){0};
     why[0] = '\0';
-    if (n < SIGNATURE + CHUNK_HEAD + 13 + CHUNK_TAIL || memcmp(p + 12, "IHDR", 4) != 0)
+    if (n < SIGNATURE + CHUNK_HEAD + HEADER_BYTES + CHUNK_TAIL || memcmp(p + 12, "IHDR", 4) != 0)
         return png_read_refuse(why, "the PNG ends within its header");
     const uint8_t *h = p + SIGNATURE + CHUNK_HEAD;
+    if (be32(p + SIGNATURE) != HEADER_BYTES || !crc_fits(p + SIGNATURE, HEADER_BYTES))
+        return png_read_refuse(why, "the checksum of the PNG's header is wrong");
     const uint32_t w = be32(h), rows = be32(h + 4);
     out->depth = h[8];
     out->colour = h[9];
@@ -75,70 +81,15 @@ rd_decode rd_png_read_head(const uint8_t *p, size_t n, rd_png_head *out, char wh
         snprintf(why, RD_WHY_BYTES, "a PNG of %u x %u pixels, too many", w, rows);
         return RD_DECODE_NONE;
     }
+    const int64_t raw = ((int64_t)w * samples_of(out->colour) * out->depth + 7) / 8 * rows;
+    if ((int64_t)w * rows > PIXELS_FREE && raw / RATIO_MAX > (int64_t)n) {
+        snprintf(why, RD_WHY_BYTES, "a PNG of %u x %u pixels in %zu bytes, too many for its size",
+                 w, rows, n);
+        return RD_DECODE_NONE;
+    }
     out->w = w;
     out->h = rows;
     return RD_DECODE_OK;
-}
-
-/* Copies all IDAT chunks to out + ZIP_HEAD; out has a capacity of ZIP_HEAD + n bytes. Copies the
- * palette, too. Returns the length of the deflate stream; 0: none. */
-static size_t png_read_collect(const uint8_t *p, size_t n, uint8_t *out,
-                               uint8_t palette[PALETTE_MAX])
-{
-    size_t used = 0;
-    for (size_t at = SIGNATURE; n - at >= CHUNK_HEAD;) {
-        const size_t claimed = be32(p + at), left = n - at - CHUNK_HEAD,
-                     k = claimed < left ? claimed : left;
-        const uint8_t *data = p + at + CHUNK_HEAD;
-        if (memcmp(p + at + 4, "IEND", 4) == 0) break;
-        if (memcmp(p + at + 4, "PLTE", 4) == 0)
-            memcpy(palette, data, k < PALETTE_MAX ? k : PALETTE_MAX);
-        if (memcmp(p + at + 4, "IDAT", 4) == 0) {
-            memcpy(out + ZIP_HEAD + used, data, k);
-            used += k;
-        }
-        if (left - k < CHUNK_TAIL) break;
-        at += CHUNK_HEAD + k + CHUNK_TAIL;
-    }
-    if (used <= ZLIB_HEAD) return 0;
-    used -= ZLIB_HEAD;
-    memmove(out + ZIP_HEAD, out + ZIP_HEAD + ZLIB_HEAD, used);
-    return used;
-}
-
-/* Decompresses the n bytes at zip + ZIP_HEAD into raw and returns the number of bytes written.
- * Reads block by block, since libarchive returns the last block together with an error about what
- * follows the stream. */
-static size_t inflate_member(uint8_t *zip, size_t n, uint8_t *raw, size_t n_raw)
-{
-    /* version 2.0, no flags, deflate */
-    static const uint8_t head[10] = {'P', 'K', 3, 4, 20, 0, 0, 0, 8, 0};
-    struct archive_entry *e;
-    size_t got = 0;
-    int rc = ARCHIVE_FATAL;
-    memset(zip, 0, ZIP_HEAD);
-    memcpy(zip, head, sizeof head);
-    le32(zip + 18, (uint32_t)n);
-    le32(zip + 22, (uint32_t)n_raw);
-    zip[26] = 1; /* the name has one byte */
-    zip[30] = 'x';
-    struct archive *a = archive_read_new();
-    if (a && archive_read_support_format_zip_streamable(a) == ARCHIVE_OK &&
-        archive_read_set_options(a, "zip:ignorecrc32") == ARCHIVE_OK &&
-        archive_read_open_memory(a, zip, ZIP_HEAD + n) == ARCHIVE_OK)
-        rc = archive_read_next_header(a, &e);
-    while (rc == ARCHIVE_OK && got < n_raw) {
-        const void *block = NULL;
-        size_t k = 0;
-        la_int64_t at;
-        rc = archive_read_data_block(a, &block, &k, &at);
-        if (rc != ARCHIVE_OK && rc != ARCHIVE_WARN) break;
-        if (k > n_raw - got) k = n_raw - got;
-        if (k > 0) memcpy(raw + got, block, k);
-        got += k;
-    }
-    (void)archive_read_free(a);
-    return got;
 }
 
 static uint8_t paeth(int a, int b, int c)
@@ -187,37 +138,109 @@ static void row_to_rgbx(const rd_png_head *h, const uint8_t *row, const uint8_t 
     }
 }
 
+/* An image that is being decoded. */
+typedef struct png_image {
+    const rd_png_head *h;
+    size_t n_row, bpp;   /* bytes of a row without its filter; bytes per pixel, at least 1 */
+    uint8_t *row[2];     /* the current row with its filter in front, and the row above */
+    size_t have;         /* bytes of the current row so far */
+    int64_t y;           /* number of rows decoded */
+    bool ended, excess;  /* the stream has ended; it has more bytes than the image */
+    bool wrong;          /* it cannot be decompressed further, or a row has an unknown filter */
+    const char *why;     /* what is wrong; NULL: nothing */
+    uint8_t palette[PALETTE_MAX];
+    uint8_t *out;
+} png_image;
+
+static void png_finish_row(png_image *g)
+{
+    const rd_png_head *h = g->h;
+    uint8_t *row = g->row[g->y & 1], *up = g->row[(g->y & 1) ^ 1];
+    if (row[0] >= FILTERS) {
+        g->wrong = true;
+        g->why = "a row of the PNG has an unknown filter";
+        return;
+    }
+    unfilter(row[0], row + 1, g->y > 0 ? up + 1 : NULL, g->n_row, g->bpp);
+    row_to_rgbx(h, row + 1, g->palette, g->out + g->y * h->w * 4);
+    g->y++;
+    g->have = 0;
+}
+
+/* Decompresses n bytes of the stream. */
+static void png_inflate(png_image *g, z_stream *z, const uint8_t *p, size_t n)
+{
+    uint8_t rest[64];
+    z->next_in = (Bytef *)(uintptr_t)p; /* zlib does not write there */
+    z->avail_in = (uInt)n;
+    while (z->avail_in > 0 && !g->ended && !g->wrong && !g->excess) {
+        const bool full = g->y == g->h->h; /* the checksum follows the last row */
+        z->next_out = full ? rest : g->row[g->y & 1] + g->have;
+        z->avail_out = full ? sizeof rest : (uInt)(g->n_row + 1 - g->have);
+        const uInt before = z->avail_out;
+        const int rc = inflate(z, Z_NO_FLUSH);
+        const uInt got = before - z->avail_out;
+        g->ended = rc == Z_STREAM_END;
+        if (rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR) {
+            g->wrong = true;
+            g->why = "the PNG's data is damaged";
+        }
+        if (full) {
+            g->excess = got > 0;
+        } else {
+            g->have += got;
+            if (g->have == g->n_row + 1) png_finish_row(g);
+        }
+    }
+}
+
+/* Walks through the chunks. */
+static void png_chunks(png_image *g, z_stream *z, const uint8_t *p, size_t n)
+{
+    for (size_t at = SIGNATURE; n - at >= CHUNK_HEAD;) {
+        const size_t claimed = be32(p + at), left = n - at - CHUNK_HEAD,
+                     k = claimed < left ? claimed : left;
+        const uint8_t *data = p + at + CHUNK_HEAD, *name = p + at + 4;
+        const bool whole = left - k >= CHUNK_TAIL;
+        if (whole && !crc_fits(p + at, k) && !g->why) g->why = "a checksum of the PNG is wrong";
+        if (memcmp(name, "IEND", 4) == 0) return;
+        if (memcmp(name, "PLTE", 4) == 0) memcpy(g->palette, data, k < PALETTE_MAX ? k : PALETTE_MAX);
+        if (memcmp(name, "IDAT", 4) == 0) png_inflate(g, z, data, k);
+        if (!whole) return;
+        at += CHUNK_HEAD + k + CHUNK_TAIL;
+    }
+}
+
 rd_code rd_png_decode(const uint8_t *p, size_t n, const rd_png_head *h, int64_t c, rd_scratch *s,
                       rd_pixels *out, rd_decode *answer, char why[RD_WHY_BYTES], rd_status *st)
 {
-    const size_t bits = (size_t)samples_of(h->colour) * (size_t)h->depth,
-                 bpp = bits < 8 ? 1 : bits / 8;
-    const size_t n_row = ((size_t)h->w * bits + 7) / 8, n_raw = (n_row + 1) * (size_t)h->h;
-    uint8_t palette[PALETTE_MAX] = {0};
+    const size_t bits = (size_t)samples_of(h->colour) * (size_t)h->depth;
+    png_image g = {.h = h, .n_row = ((size_t)h->w * bits + 7) / 8, .bpp = bits < 8 ? 1 : bits / 8};
+    z_stream z = {0};
     *answer = RD_DECODE_NONE;
     *out = (rd_pixels){0};
     why[0] = '\0';
     RD_TRY(rd_scratch_reserve(&s->pixels, &s->n_pixels, (size_t)(h->h * h->w) * 4, st));
-    RD_TRY(rd_scratch_reserve(&s->wide, &s->n_wide, ZIP_HEAD + n + n_raw, st));
-    uint8_t *raw = s->wide + ZIP_HEAD + n;
-    const size_t n_stream = png_read_collect(p, n, s->wide, palette);
-    const size_t got = n_stream > 0 ? inflate_member(s->wide, n_stream, raw, n_raw) : 0;
-    const int64_t n_rows = (int64_t)(got / (n_row + 1));
-    if (n_rows == 0) {
+    RD_TRY(rd_scratch_reserve(&s->wide, &s->n_wide, 2 * (g.n_row + 1), st));
+    g.out = s->pixels;
+    g.row[0] = s->wide;
+    g.row[1] = s->wide + g.n_row + 1;
+    /* Grey where a file that is cut short has no data. */
+    memset(s->pixels, 128, (size_t)(h->h * h->w) * 4);
+    if (inflateInit(&z) != Z_OK) RD_TRY(rd_fail(st, RD_EENV, "out of memory for a PNG"));
+    png_chunks(&g, &z, p, n);
+    (void)inflateEnd(&z);
+    if (g.y == 0) {
         (void)png_read_refuse(why, "no pixel of the PNG can be decoded");
         return RD_OK;
     }
-    /* Grey where a file that is cut short has no data. */
-    memset(s->pixels, 128, (size_t)(h->h * h->w) * 4);
-    for (int64_t y = 0; y < n_rows; y++) {
-        uint8_t *row = raw + (size_t)y * (n_row + 1);
-        unfilter(row[0], row + 1, y > 0 ? row - n_row : NULL, n_row, bpp);
-        row_to_rgbx(h, row + 1, palette, s->pixels + y * h->w * 4);
-    }
     if (c == 1) rd_rgbx_to_grey(s->pixels, h->h * h->w);
-    *answer = n_rows == h->h ? RD_DECODE_OK : RD_DECODE_DAMAGED;
-    if (*answer != RD_DECODE_OK)
-        snprintf(why, RD_WHY_BYTES, "the PNG ends after %d of %d rows", (int)n_rows, (int)h->h);
+    if (!g.ended && !g.excess && !g.why && g.y == h->h) g.why = "the PNG's checksum is missing";
+    *answer = g.y == h->h && !g.why ? RD_DECODE_OK : RD_DECODE_DAMAGED;
+    if (g.why)
+        snprintf(why, RD_WHY_BYTES, "%s", g.why);
+    else if (g.y < h->h)
+        snprintf(why, RD_WHY_BYTES, "the PNG ends after %d of %d rows", (int)g.y, (int)h->h);
     *out = (rd_pixels){s->pixels, h->h, h->w, c};
 done:
     return st->code;

@@ -1,8 +1,25 @@
 /* scratch.c -- working memory of one thread that reads images. Buffers grow as needed and are
- * reused from image to image. */
+ * reused from image to image. Those of one very large image are not kept. */
 #include "images_impl.h"
 #include <stdlib.h>
 #include <turbojpeg.h>
+
+enum { KEEP_BYTES = 1 << 27 }; /* a larger buffer is freed after its image */
+
+static void scratch_drop(uint8_t **p, size_t *have)
+{
+    if (*have <= KEEP_BYTES) return;
+    free(*p);
+    *p = NULL;
+    *have = 0;
+}
+
+void rd_scratch_shrink(rd_scratch *s)
+{
+    scratch_drop(&s->bytes, &s->n_bytes);
+    scratch_drop(&s->pixels, &s->n_pixels);
+    scratch_drop(&s->wide, &s->n_wide);
+}
 
 void rd_scratch_release(rd_scratch *s)
 {
@@ -24,7 +41,7 @@ rd_code rd_scratch_reserve(void *at, size_t *have, size_t n, rd_status *st)
     memcpy(&p, at, sizeof p); /* `at` points to a pointer of any type */
     free(p);
     *have = 0;
-    const size_t more = n + n / 2;
+    const size_t more = n < KEEP_BYTES ? n + n / 2 : n;
     p = aligned_alloc(64, (more + 64 + 63) / 64 * 64);
     memcpy(at, &p, sizeof p);
     if (!p) return rd_fail(st, RD_EENV, "out of memory for an image of %zu bytes", more);
