@@ -47,7 +47,10 @@ struct rd_workers {
     uint8_t *reported;  /* one bit per sample: it was damaged, and noted */
     note notes[NOTES];
     int n_notes;
+    uint8_t *seen;                /* one bit per sample: it was rendered */
+    int64_t n_seen;               /* number of different samples rendered */
     int64_t n_damaged, n_neutral; /* images decoded in part; replaced by grey */
+    note first_neutral;
     int64_t n_named;              /* number of damaged images named in the log */
 };
 
@@ -57,6 +60,8 @@ static void add_note(rd_workers *w, int64_t sample, const rd_rendered *what)
     rd_assert(sample >= 0 && sample < w->m->head.n);
     if (w->reported[sample / 8] >> (sample % 8) & 1) return;
     w->reported[sample / 8] |= (uint8_t)(1u << (sample % 8));
+    if (what->answer == RD_DECODE_NONE && w->n_neutral == 0)
+        w->first_neutral = (note){sample, *what};
     *(what->answer == RD_DECODE_NONE ? &w->n_neutral : &w->n_damaged) += 1;
     if (w->n_notes < NOTES) w->notes[w->n_notes++] = (note){sample, *what};
 }
@@ -79,8 +84,12 @@ static bool render_run(rd_workers *w, image_workers_job *j, rd_scratch *s)
                                &result[k - from], &st);
     (void)pthread_mutex_lock(&w->lock);
     const int64_t good = st.code == RD_OK ? k : k - 1;
-    for (int64_t i = from; i < good; i++)
-        if (result[i - from].answer != RD_DECODE_OK) add_note(w, j->ids[i], &result[i - from]);
+    for (int64_t i = from; i < good; i++) {
+        const int64_t id = j->ids[i];
+        if (!(w->seen[id / 8] >> (id % 8) & 1)) w->n_seen++;
+        w->seen[id / 8] |= (uint8_t)(1u << (id % 8));
+        if (result[i - from].answer != RD_DECODE_OK) add_note(w, id, &result[i - from]);
+    }
     if (st.code != RD_OK && good < j->failed_at) {
         j->failed_at = good;
         j->st = st;
@@ -120,7 +129,8 @@ rd_code rd_workers_new(const rd_images *m, int n_threads, rd_workers **out, rd_s
     w->run = w->run < 1 || m->head.h == 0 ? 1 : w->run > 64 ? 64 : w->run;
     w->reported = calloc((size_t)m->head.n / 8 + 1, 1);
     w->thread = calloc((size_t)n_threads + 1, sizeof *w->thread);
-    if (!w->reported || !w->thread) return rd_fail(st, RD_EENV, "out of memory");
+    w->seen = calloc((size_t)m->head.n / 8 + 1, 1);
+    if (!w->reported || !w->seen || !w->thread) return rd_fail(st, RD_EENV, "out of memory");
     w->n_threads = n_threads;
     sigset_t all, before;
     (void)sigfillset(&all); /* the main thread handles signals */
@@ -158,6 +168,7 @@ void rd_workers_free(rd_workers *w)
     free(w->ahead.ids);
     free(w->buffer);
     free(w->reported);
+    free(w->seen);
     free(w->thread);
     free(w);
 }
@@ -217,6 +228,28 @@ static void finish_job(rd_workers *w, image_workers_job *j)
     while (j->running > 0) (void)pthread_cond_wait(&w->ready, &w->lock);
 }
 
+/* Fails if too many images cannot be decoded. A few never are too many, unless they are most of
+ * those that this rank has seen. The caller holds the lock. */
+static rd_code check_bad(const rd_workers *w, rd_status *st)
+{
+    enum { FEW = 3, EARLY = 32 };
+    const int64_t bad = w->n_neutral, seen = w->n_seen;
+    const int64_t mine = (w->m->head.n + w->m->n_ranks - 1) / w->m->n_ranks;
+    const int64_t of = seen > mine ? seen : mine, early = mine < EARLY ? mine : EARLY;
+    const double max = w->m->max_bad;
+    const bool most = seen >= early && 2 * bad > seen;
+    const bool many = (double)bad > max * (double)of && (bad > FEW || max <= 0.0);
+    if (bad == 0 || max >= 1.0 || (!most && !many)) return RD_OK;
+    char name[512];
+    rd_images_name(w->m, w->first_neutral.sample, name, sizeof name);
+    return rd_fail(st, RD_EDATA,
+                   "%" PRId64 " of the %" PRId64
+                   " images read so far cannot be decoded, such as '%s': %s; check the files, or "
+                   "raise max_bad_images (%g)",
+                   bad, seen, name,
+                   w->first_neutral.what.why[0] ? w->first_neutral.what.why : "damaged", max);
+}
+
 static void image_workers_report(rd_workers *w, const note *notes, int n)
 {
     for (int i = 0; i < n && w->m->log; i++) {
@@ -253,6 +286,7 @@ rd_code rd_workers_fetch(rd_workers *w, const int64_t *ids, int64_t n, int64_t e
         if (j->st.code != RD_OK) rd_fail(st, j->st.code, "%s", j->st.msg);
     }
     j->active = false;
+    if (st->code == RD_OK) (void)check_bad(w, st);
     n_notes = w->n_notes;
     memcpy(notes, w->notes, (size_t)n_notes * sizeof *notes);
     w->n_notes = 0;

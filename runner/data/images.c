@@ -155,6 +155,13 @@ done:
     return st->code;
 }
 
+void rd_images_skip(rd_images *m, rd_skip why, const char *name, int64_t n)
+{
+    if (n > 0 && m->head.n_skipped[why] == 0)
+        snprintf(m->head.skipped[why], RD_SKIPPED_BYTES, "%s", name);
+    m->head.n_skipped[why] += n;
+}
+
 static int by_label_and_name(const void *a, const void *b, void *names)
 {
     const rd_sample *x = a, *y = b;
@@ -342,9 +349,17 @@ static void images_report(const rd_images *m, rd_comm *comm, int n_threads)
                 ? rd_option_word(&rd_group_images, "augmentation", (int)r->augment)
                 : "",
             n_threads > 0 ? count_text((char[64]){0}, n_threads, "thread") : "no loader threads");
-    if (m->head.n_ignored > 0)
-        rd_warn(m->log, "%s data: %s skipped: not .jpg, .jpeg or .png", split_name[m->split],
-                count_text(a, m->head.n_ignored, "file"));
+    static const char *const why[RD_SKIPS] = {
+        [RD_SKIP_NAME] = "not .jpg, .jpeg or .png",
+        [RD_SKIP_PLACE] = "in no class folder",
+        [RD_SKIP_LINK] = "a link or a device, not a file",
+    };
+    for (int k = 0; k < RD_SKIPS; k++)
+        if (m->head.n_skipped[k] > 0)
+            rd_warn(m->log, "%s data: %s skipped: %s%s '%s'", split_name[m->split],
+                    count_text(a, m->head.n_skipped[k], k == RD_SKIP_LINK ? "member" : "file"),
+                    why[k], m->head.n_skipped[k] > 1 ? "; the first is" : ":",
+                    m->head.skipped[k]);
 }
 
 static rd_code read_own(rd_images *m, const rd_option_group *own, const rd_dataset_args *a,
@@ -367,10 +382,12 @@ rd_code rd_images_open(const rd_images_kind *k, const rd_option_group *own,
         m->log = a->log;
         m->rank = rd_rank_of(a->comm);
         m->size = a->shard ? rd_size_of(a->comm) : 1;
+        m->n_ranks = rd_size_of(a->comm);
         for (int i = 0; i < RD_IMAGE_BLOCKS; i++) rd_block_init(&m->block[i], false);
         if (rd_images_config_read(a, &m->c, &m->render, st) == RD_OK && own)
             (void)read_own(m, own, a, st);
         m->config_classes = m->c.n_classes;
+        m->max_bad = m->c.max_bad_images;
         m->label_offset = m->c.label_offset;
         if (st->code == RD_OK && m->config_classes > 0 && m->config_classes <= m->label_offset)
             rd_fail(st, RD_EUSAGE,

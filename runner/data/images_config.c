@@ -91,6 +91,10 @@ static const rd_option options[] = {
     RD_OPT_INT(T, data_threads, data_threads, "-1", -1, 256,
                "number of threads of a rank that decode and augment the next batch. 0: the "
                "training thread does it; -1: 1 if the rank has more than one core, else 0"),
+    RD_OPT_REAL(T, max_bad_images, max_bad_images, "0.01", 0, 1,
+                "largest share of images that cannot be decoded; a grey image replaces each. More "
+                "is an error, also if most of the first images are bad. Three never are too many; "
+                "0: each is an error, 1: none"),
     RD_OPT_INT(T, seed, seed, "0", 0, 9007199254740992.0, "also of augmentation"),
     RD_OPT_END};
 #undef T

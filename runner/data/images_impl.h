@@ -49,6 +49,7 @@ typedef struct rd_images_config {
     double affine_rotation, affine_shift, affine_shear, affine_zoom, affine_center_offset;
     double crop_scale_min, crop_scale_max, crop_ratio_min, crop_ratio_max;
     int64_t crop_pad, data_threads, seed;
+    double max_bad_images;
 } rd_images_config;
 /* The keys of all image datasets. A key of one of them is in its own group, which fills a struct of
  * the dataset's file (rd_images.own). */
@@ -202,6 +203,15 @@ typedef struct rd_sample {
     int32_t label;
 } rd_sample;
 
+/* Why a file of the data is skipped. */
+typedef enum rd_skip {
+    RD_SKIP_NAME,  /* it is not named .jpg, .jpeg or .png */
+    RD_SKIP_PLACE, /* it is an image in no class folder */
+    RD_SKIP_LINK,  /* a member of an archive that is a link to nothing in it, or a device */
+    RD_SKIPS
+} rd_skip;
+enum { RD_SKIPPED_BYTES = 160 };
+
 /* What the images have besides their blocks. Plain data: local rank 0 sends it to the other ranks
  * of the host. */
 typedef struct rd_images_head {
@@ -210,7 +220,8 @@ typedef struct rd_images_head {
     int64_t n_shards;
     int64_t n_named;   /* number of classes with a name in block RD_BLOCK_CLASSES */
     int64_t h, w, c;   /* size of every image; 0: encoded, each with its own size */
-    int64_t n_ignored; /* number of files that are not images, and members that are not files */
+    int64_t n_skipped[RD_SKIPS];               /* number of files skipped, by reason */
+    char skipped[RD_SKIPS][RD_SKIPPED_BYTES]; /* the first of them, cut to fit */
     uint64_t hash;     /* of labels, and of pixels or names */
     size_t names, pixels, classes, shards; /* bytes used in the blocks */
 } rd_images_head;
@@ -255,6 +266,8 @@ struct rd_images {
         *class_names; /* [n_classes + label_offset] "" for a class without a name; NULL: no names */
     const char **shards; /* [n_shards] paths; shard 0 is the root of RD_IN_FILE */
     int rank, size;      /* size is above 1 with --split_data_per_rank only */
+    int n_ranks;         /* number of ranks that share the reading */
+    double max_bad;      /* max_bad_images */
     rd_log *log;
     char fingerprint[256];
     rd_shard_files *files;
@@ -287,6 +300,9 @@ rd_code rd_images_add(rd_images *m, uint32_t shard, int64_t at, int64_t bytes, i
 /* Does the same with a copy of its bytes in memory. */
 rd_code rd_images_add_bytes(rd_images *m, const void *p, size_t n, int64_t label, const char *name,
                             rd_status *st);
+
+/* Counts n files that are skipped; the name of the first one is kept for the report. */
+void rd_images_skip(rd_images *m, rd_skip why, const char *name, int64_t n);
 
 /* Sorts the encoded images by label, then name: the order of a folder. */
 rd_code rd_images_sort(rd_images *m, rd_status *st);
@@ -441,14 +457,16 @@ rd_code rd_tar_new_inner(rd_tar *outer, const rd_tar_member *m, rd_tar **out, rd
 rd_code rd_tar_new_mem(const char *name, const void *p, size_t n, rd_tar **out, rd_status *st);
 void rd_tar_free(rd_tar *t); /* NULL is fine */
 
-/* Moves to the next regular file and describes it. */
+/* Moves to the next regular file and describes it. A hard link to a member is such a file, too: its
+ * bytes are those of that member. */
 rd_code rd_tar_next(rd_tar *t, rd_tar_member *m, rd_status *st);
 
 /* Reads all m->bytes bytes of the last member. */
 rd_code rd_tar_read(rd_tar *t, const rd_tar_member *m, void *out, rd_status *st);
 
-/* Returns the number of links and devices skipped. */
-int64_t rd_tar_ignored(const rd_tar *t);
+/* Returns the number of symbolic links, devices, and hard links to no member, which are skipped.
+ * *first, borrowed, is the name of the first one, "" without one. */
+int64_t rd_tar_ignored(const rd_tar *t, const char **first);
 
 /* ---- readers of one format, from any stream: the fuzz targets use them, too ---- */
 

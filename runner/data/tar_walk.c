@@ -27,6 +27,15 @@ enum {
     SMALL = 1 << 20
 };
 
+/* A member that hard links lead to. */
+typedef struct tar_link {
+    char *name; /* owned */
+    bool found;
+    int64_t at, bytes; /* as in rd_tar_member */
+    char *copy;        /* its bytes in a compressed archive; owned, unless shared */
+    bool shared;       /* copy belongs to another link */
+} tar_link;
+
 struct rd_tar {
     char *name;
     struct archive *archive;
@@ -39,7 +48,12 @@ struct rd_tar {
     int64_t end;        /* position where the next header, or the end, must be */
     int64_t total;      /* bytes that the members so far claim to have */
     int64_t ignored;    /* number of links and devices skipped */
-    char *member;       /* name of the last member; owned */
+    char *first_ignored; /* owned; NULL: none */
+    char *member;        /* name of the last member; owned */
+    tar_link *link;      /* targets of hard links, sorted by name; owned */
+    int64_t n_links;
+    bool links_known;     /* link is filled */
+    const tar_link *now;  /* the last member is a hard link to it; NULL: a file */
     uint8_t buf[READ_COMPRESSED];
 };
 
@@ -176,13 +190,20 @@ void rd_tar_free(rd_tar *t)
     (void)archive_read_free(t->archive);
     rd_gunzip_free(t->gunzip);
     if (t->own_fd && t->fd >= 0) close(t->fd);
+    for (int64_t i = 0; i < t->n_links; i++) {
+        free(t->link[i].name);
+        if (!t->link[i].shared) free(t->link[i].copy);
+    }
+    free(t->link);
+    free(t->first_ignored);
     free(t->member);
     free(t->name);
     free(t);
 }
 
-int64_t rd_tar_ignored(const rd_tar *t)
+int64_t rd_tar_ignored(const rd_tar *t, const char **first)
 {
+    *first = t->first_ignored ? t->first_ignored : "";
     return t->ignored;
 }
 
@@ -215,7 +236,8 @@ static bool leads_out(const char *name)
     return false;
 }
 
-static rd_code fill_member(rd_tar *t, struct archive_entry *e, rd_tar_member *m, rd_status *st)
+/* Takes the name of a member. */
+static rd_code take_name(rd_tar *t, struct archive_entry *e, rd_tar_member *m, rd_status *st)
 {
     const char *name = archive_entry_pathname(e);
     if (!name) name = archive_entry_pathname_utf8(e);
@@ -230,6 +252,24 @@ static rd_code fill_member(rd_tar *t, struct archive_entry *e, rd_tar_member *m,
     t->member = strdup(name);
     if (!t->member) return rd_fail(st, RD_EENV, "out of memory while reading '%s'", t->name);
     m->name = t->member;
+    return RD_OK;
+}
+
+/* Counts the bytes that members claim to have, against what the archive can hold. */
+static rd_code take_bytes(rd_tar *t, int64_t bytes, rd_status *st)
+{
+    const int64_t limit = t->compressed ? t->size * MAX_RATIO + SMALL : t->size;
+    if (bytes > limit - t->total)
+        return rd_fail(st, RD_EDATA,
+                       "'%s' claims to hold more than %" PRId64 " bytes, in a file of %" PRId64,
+                       t->name, limit, t->size);
+    t->total += bytes;
+    return RD_OK;
+}
+
+static rd_code fill_member(rd_tar *t, struct archive_entry *e, rd_tar_member *m, rd_status *st)
+{
+    RD_TRY(take_name(t, e, m, st));
     m->bytes = archive_entry_size(e);
     const int64_t at = archive_filter_bytes(t->archive, 0);
     if (m->bytes < 0 || archive_entry_sparse_count(e) > 0)
@@ -240,36 +280,195 @@ static rd_code fill_member(rd_tar *t, struct archive_entry *e, rd_tar_member *m,
                        "'%s': the member '%s' has %" PRId64 " bytes, but only %" PRId64
                        " follow: the archive is cut short, copy it again",
                        t->name, m->name, m->bytes, t->size > at ? t->size - at : 0);
-    const int64_t limit = t->compressed ? t->size * MAX_RATIO + SMALL : t->size;
-    if (m->bytes > limit - t->total)
-        return rd_fail(st, RD_EDATA,
-                       "'%s' claims to hold more than %" PRId64 " bytes, in a file of %" PRId64,
-                       t->name, limit, t->size);
-    t->total += m->bytes;
+    RD_TRY(take_bytes(t, m->bytes, st));
     m->at = t->compressed ? -1 : t->base + at;
     t->end = at + (m->bytes + TAR_BLOCK - 1) / TAR_BLOCK * TAR_BLOCK;
-    return RD_OK;
+done:
+    return st->code;
+}
+
+/* ---- hard links: their bytes are those of another member ---- */
+
+/* Returns the name that a header gives, without "./" in front; "" without one. */
+static const char *plain_name(const char *name)
+{
+    if (!name) return "";
+    while (strncmp(name, "./", 2) == 0) name += 2;
+    return name;
+}
+
+/* Returns the target of a hard link without bytes of its own; NULL: the header is no such link. */
+static const char *link_target(struct archive_entry *e)
+{
+    const char *to = archive_entry_hardlink(e);
+    return to && !(archive_entry_size_is_set(e) && archive_entry_size(e) > 0) ? plain_name(to)
+                                                                              : NULL;
+}
+
+static int link_by_name(const void *a, const void *b)
+{
+    return strcmp(((const tar_link *)a)->name, ((const tar_link *)b)->name);
+}
+
+static tar_link *find_link(const rd_tar *t, const char *name)
+{
+    const tar_link key = {.name = (char *)(uintptr_t)name};
+    return t->n_links > 0
+               ? bsearch(&key, t->link, (size_t)t->n_links, sizeof *t->link, link_by_name)
+               : NULL;
+}
+
+/* Opens the same archive once more. */
+static rd_code open_again(const rd_tar *t, rd_tar **out, rd_status *st)
+{
+    RD_TRY(tar_walk_make(t->name, out, st));
+    (*out)->fd = t->fd;
+    (*out)->mem = t->mem;
+    (*out)->base = t->base;
+    (*out)->size = t->size;
+    RD_TRY(tar_walk_start(*out, st));
+done:
+    return st->code;
+}
+
+/* Lists the targets of all hard links, each once. */
+static rd_code list_targets(rd_tar *t, rd_status *st)
+{
+    rd_tar *again = NULL;
+    struct archive_entry *e;
+    int64_t cap = 0;
+    int rc;
+    RD_TRY(open_again(t, &again, st));
+    while ((rc = archive_read_next_header(again->archive, &e)) == ARCHIVE_OK ||
+           rc == ARCHIVE_WARN) {
+        const char *to = link_target(e);
+        if (!to) continue;
+        if (t->n_links == cap) {
+            cap = 2 * cap + 64;
+            tar_link *more = realloc(t->link, (size_t)cap * sizeof *more);
+            if (!more) RD_TRY(rd_fail(st, RD_EENV, "out of memory while reading '%s'", t->name));
+            t->link = more;
+        }
+        t->link[t->n_links] = (tar_link){.name = strdup(to)};
+        if (!t->link[t->n_links++].name)
+            RD_TRY(rd_fail(st, RD_EENV, "out of memory while reading '%s'", t->name));
+    }
+    if (rc != ARCHIVE_EOF) RD_TRY(fails(again, st));
+    qsort(t->link, (size_t)t->n_links, sizeof *t->link, link_by_name);
+    int64_t kept = 0;
+    for (int64_t i = 0; i < t->n_links; i++) {
+        if (kept > 0 && strcmp(t->link[kept - 1].name, t->link[i].name) == 0)
+            free(t->link[i].name);
+        else
+            t->link[kept++] = t->link[i];
+    }
+    t->n_links = kept;
+done:
+    rd_tar_free(again);
+    return st->code;
+}
+
+/* Notes where the bytes of the targets are; keeps them if the archive is compressed. */
+static rd_code find_targets(rd_tar *t, rd_status *st)
+{
+    rd_tar *again = NULL;
+    struct archive_entry *e;
+    rd_tar_member m;
+    int rc;
+    RD_TRY(open_again(t, &again, st));
+    while ((rc = archive_read_next_header(again->archive, &e)) == ARCHIVE_OK ||
+           rc == ARCHIVE_WARN) {
+        const char *to = link_target(e);
+        if (!to && archive_entry_filetype(e) != AE_IFREG) continue;
+        tar_link *mine = find_link(t, plain_name(archive_entry_pathname(e)));
+        if (to) { /* a link to a link */
+            const tar_link *from = find_link(t, to);
+            if (!mine || mine->found || !from->found) continue;
+            mine->at = from->at;
+            mine->bytes = from->bytes;
+            mine->copy = from->copy;
+            mine->shared = mine->found = true;
+            continue;
+        }
+        RD_TRY(fill_member(again, e, &m, st));
+        if (!mine || mine->found) continue;
+        mine->at = m.at;
+        mine->bytes = m.bytes;
+        if (m.at < 0) {
+            mine->copy = malloc((size_t)m.bytes + 1);
+            if (!mine->copy)
+                RD_TRY(rd_fail(st, RD_EENV, "out of memory for %" PRId64 " bytes of '%s'", m.bytes,
+                               m.name));
+            RD_TRY(rd_tar_read(again, &m, mine->copy, st));
+        }
+        mine->found = true;
+    }
+    if (rc != ARCHIVE_EOF) RD_TRY(fails(again, st));
+done:
+    rd_tar_free(again);
+    return st->code;
+}
+
+/* Fills *m with the hard link of the header e. m->name is NULL if it leads to no file. */
+static rd_code fill_link(rd_tar *t, struct archive_entry *e, const char *to, rd_tar_member *m,
+                         rd_status *st)
+{
+    if (!t->links_known) {
+        t->links_known = true;
+        RD_TRY(list_targets(t, st));
+        RD_TRY(find_targets(t, st));
+    }
+    const tar_link *l = find_link(t, to);
+    if (!l || !l->found) return RD_OK;
+    RD_TRY(take_name(t, e, m, st));
+    m->at = l->at;
+    m->bytes = l->bytes;
+    t->now = l;
+    if (l->at < 0) RD_TRY(take_bytes(t, l->bytes, st)); /* each link is copied by the caller */
+done:
+    return st->code;
 }
 
 rd_code rd_tar_next(rd_tar *t, rd_tar_member *m, rd_status *st)
 {
     struct archive_entry *e;
     *m = (rd_tar_member){0};
+    t->now = NULL;
     for (;;) {
         const int rc = archive_read_next_header(t->archive, &e);
         if (rc == ARCHIVE_EOF) return check_end(t, st);
         if (rc != ARCHIVE_OK && rc != ARCHIVE_WARN) return fails(t, st);
-        if (archive_entry_filetype(e) == AE_IFREG && !archive_entry_hardlink(e))
-            return fill_member(t, e, m, st);
-        t->ignored += archive_entry_filetype(e) != AE_IFDIR;
+        const char *to = link_target(e);
+        if (!to && archive_entry_filetype(e) == AE_IFREG) return fill_member(t, e, m, st);
         t->end = archive_filter_bytes(t->archive, 0);
+        if (to) RD_TRY(fill_link(t, e, to, m, st));
+        if (m->name) return RD_OK;
+        if (archive_entry_filetype(e) == AE_IFDIR) continue;
+        if (t->ignored++ == 0) t->first_ignored = strdup(plain_name(archive_entry_pathname(e)));
     }
+done:
+    return st->code;
+}
+
+static rd_code read_link(rd_tar *t, const rd_tar_member *m, char *p, rd_status *st)
+{
+    if (t->now->copy) {
+        memcpy(p, t->now->copy, (size_t)m->bytes);
+        return RD_OK;
+    }
+    for (int64_t got = 0; got < m->bytes;) {
+        const int64_t k = read_at(t, m->at - t->base + got, p + got, m->bytes - got);
+        if (k <= 0) return rd_fail(st, RD_EDATA, "'%s': cannot read '%s'", t->name, m->name);
+        got += k;
+    }
+    return RD_OK;
 }
 
 rd_code rd_tar_read(rd_tar *t, const rd_tar_member *m, void *out, rd_status *st)
 {
     char *p = out;
     int64_t left = m->bytes;
+    if (t->now) return read_link(t, m, p, st);
     while (left > 0) {
         const la_ssize_t k = archive_read_data(t->archive, p, (size_t)left);
         if (k < 0) return fails(t, st);

@@ -107,7 +107,7 @@ static rd_code add_images(rd_images *m, const char *root, const char *sub, int64
         if (rd_image_named(files.at[i]))
             RD_TRY(rd_images_add(m, RD_IN_FILE, 0, 0, label, rd_strbuf_str(&b), st));
         else
-            m->head.n_ignored++;
+            rd_images_skip(m, RD_SKIP_NAME, rd_strbuf_str(&b), 1);
     }
     for (int64_t i = 0; i < folders.n; i++) {
         rd_strbuf_reset(&b);
@@ -174,7 +174,9 @@ static rd_code image_folder_load(rd_images *m, rd_status *st)
         RD_TRY(add_images(m, root, "", 0, 0, st));
         goto done;
     }
-    m->head.n_ignored += files.n;
+    for (int64_t i = 0; i < files.n; i++)
+        rd_images_skip(m, rd_image_named(files.at[i]) ? RD_SKIP_PLACE : RD_SKIP_NAME, files.at[i],
+                       1);
     if (folders.n == 0)
         RD_TRY(rd_fail(
             st, RD_EDATA,

@@ -110,6 +110,13 @@ done:
     return st->code;
 }
 
+static void skip_links(rd_images *m, const rd_tar *t)
+{
+    const char *first;
+    const int64_t n = rd_tar_ignored(t, &first);
+    rd_images_skip(m, RD_SKIP_LINK, first, n);
+}
+
 static rd_code add_one(rd_images *m, rd_tar *t, const rd_tar_member *e, uint32_t shard,
                        int64_t label, const char *name, rd_status *st)
 {
@@ -139,7 +146,7 @@ static rd_code walk_class(rd_images *m, rd_tar *t, const uint8_t *in_memory, uin
         RD_TRY(rd_tar_next(t, &e, st));
         if (!e.name) break;
         if (!rd_image_named(e.name)) {
-            m->head.n_ignored++;
+            rd_images_skip(m, RD_SKIP_NAME, e.name, 1);
             continue;
         }
         rd_strbuf_reset(&name);
@@ -151,7 +158,7 @@ static rd_code walk_class(rd_images *m, rd_tar *t, const uint8_t *in_memory, uin
         else
             RD_TRY(add_one(m, t, &e, shard, label, rd_strbuf_str(&name), st));
     }
-    m->head.n_ignored += rd_tar_ignored(t);
+    skip_links(m, t);
     if (m->head.n == before)
         RD_TRY(rd_fail(st, RD_EDATA, "the archive of class '%s' contains no image", id));
 done:
@@ -168,7 +175,7 @@ static rd_code walk_member(rd_images *m, rd_tar *outer, const rd_tar_member *e, 
     char text[ID_BYTES];
     const size_t n = inner_id(e->name, &id);
     if (n == 0) {
-        m->head.n_ignored++;
+        rd_images_skip(m, RD_SKIP_NAME, e->name, 1);
         return RD_OK;
     }
     const int64_t label = ids_find(classes, id, n);
@@ -211,7 +218,7 @@ static rd_code load_nested(rd_images *m, const char *path, rd_status *st)
         if (!e.name) break;
         RD_TRY(walk_member(m, t, &e, shard, &classes, st));
     }
-    m->head.n_ignored += rd_tar_ignored(t);
+    skip_links(m, t);
     RD_TRY(rd_images_sort(m, st));
 done:
     rd_tar_free(t);
@@ -460,9 +467,9 @@ static rd_code load_flat(rd_images *m, const char *path, rd_status *st)
         if (rd_image_named(e.name))
             RD_TRY(add_one(m, t, &e, shard, 0, e.name, st));
         else
-            m->head.n_ignored++;
+            rd_images_skip(m, RD_SKIP_NAME, e.name, 1);
     }
-    m->head.n_ignored += rd_tar_ignored(t);
+    skip_links(m, t);
     RD_TRY(imagenet_tar_read_labels(m, &x, st));
     RD_TRY(add_classes(m, &x.classes, st));
     RD_TRY(give_labels(m, &x, st));
