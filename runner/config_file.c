@@ -61,6 +61,18 @@ static rd_code check_owners(const rd_config *c, rd_strbuf *notices, rd_status *s
     return rd_config_check_owners(c, owners, rd_option_owners(c, owners), notices, st);
 }
 
+enum { CONFIG_BYTES = 64 << 20, MAX_NAMED = 100 };
+
+static void warn_unknown(const rd_config *c, rd_log *log)
+{
+    int n = 0;
+    for (; rd_config_unknown(c, n); n++)
+        if (n < MAX_NAMED)
+            rd_warn(log, "%s: unknown key '%s' is ignored",
+                    rd_config_where(c, rd_config_unknown(c, n)), rd_config_unknown(c, n));
+    if (n > MAX_NAMED) rd_warn(log, "%d more unknown keys are ignored", n - MAX_NAMED);
+}
+
 rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config **out,
                            rd_status *st)
 {
@@ -80,7 +92,8 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
                 "--config_file is missing; give the experiment's JSON file, for example "
                 "--config_file=configs/g2p_cmudict.json, or see --help");
     else if (root)
-        (void)rd_file_read(cli->config_file, RD_EUSAGE, &text, &n, st);
+        (void)rd_file_read_limited(cli->config_file, RD_EUSAGE, CONFIG_BYTES, "a config", &text, &n,
+                                   st);
     if (root && st->code == RD_OK && !text) rd_fail(st, RD_EENV, "out of memory for the config");
     RD_TRY(rd_comm_agree(comm, st));
     bytes = (int64_t)(by_flags(cli) ? 2 : n);
@@ -113,10 +126,7 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
         rd_info(log, "%.*s", (int)strcspn(s, "\n"), s);
     if (note[0]) rd_info(log, "%s", note);
     if (cli->lr_given) rd_info(log, "learning_rate is %g, from --lr", cli->lr);
-    if (root)
-        for (int i = 0; rd_config_unknown(*out, i); i++)
-            rd_warn(log, "%s: unknown key '%s' is ignored",
-                    rd_config_where(*out, rd_config_unknown(*out, i)), rd_config_unknown(*out, i));
+    if (root) warn_unknown(*out, log);
 done:
     rd_strbuf_release(&notices);
     free(text);

@@ -141,19 +141,29 @@ static rd_code unknown_key(rd_config *c, const char *key, json_t *value, char *w
                       at, rd_shown(key, shown), near);
         goto drop;
     }
-    for (int i = 0; i < c->n_unknown; i++) {
-        rd_unknown *u = &c->unknown[i];
-        if (strcmp(u->key, key) != 0) continue; /* --set after the file */
+    const json_t *at_before = json_object_get(c->unknown_at, key);
+    if (at_before) { /* --set after the file */
+        rd_unknown *u = &c->unknown[json_integer_value(at_before)];
         json_decref(u->value);
         free(u->where);
         u->value = value;
         u->where = where;
         return RD_OK;
     }
-    rd_unknown *more = realloc(c->unknown, (size_t)(c->n_unknown + 1) * sizeof *more);
-    if (more) c->unknown = more;
-    char *copy = more ? strdup(key) : NULL;
-    if (!copy) {
+    if (!c->unknown_at) c->unknown_at = json_object();
+    if (c->n_unknown == c->cap_unknown) {
+        const int cap = 2 * c->cap_unknown + 16;
+        rd_unknown *more = realloc(c->unknown, (size_t)cap * sizeof *more);
+        if (!more) {
+            (void)config_no_memory(st);
+            goto drop;
+        }
+        c->unknown = more;
+        c->cap_unknown = cap;
+    }
+    char *copy = strdup(key);
+    if (!copy || json_object_set_new(c->unknown_at, key, json_integer(c->n_unknown)) != 0) {
+        free(copy);
         (void)config_no_memory(st);
         goto drop;
     }
@@ -243,6 +253,7 @@ void rd_config_free(rd_config *c)
     }
     free(c->entry);
     free(c->keys);
+    json_decref(c->unknown_at);
     free(c->unknown);
     free(c->groups);
     free(c->path);
@@ -368,7 +379,6 @@ const char *rd_config_where(const rd_config *c, const char *key)
 {
     const rd_entry *e = rd_config_entry(c, key);
     if (e) return e->where ? e->where : e->def ? "default" : "not set";
-    for (int i = 0; i < c->n_unknown; i++)
-        if (!strcmp(c->unknown[i].key, key)) return c->unknown[i].where;
-    return "not set";
+    const json_t *at = json_object_get(c->unknown_at, key);
+    return at ? c->unknown[json_integer_value(at)].where : "not set";
 }

@@ -71,7 +71,8 @@ struct rd_config {
     const char **keys; /* owned list, as in entry: for the search of the nearest */
     int n;
     rd_unknown *unknown; /* owned */
-    int n_unknown;
+    int n_unknown, cap_unknown;
+    json_t *unknown_at; /* key -> its place in unknown; owned, NULL while there is none */
     bool allow_unknown;
     bool (*is_flag)(const char *name, const char **key); /* NULL: there are no flags */
     rd_arena *pool; /* owned: strings and lists handed out by rd_config_read */

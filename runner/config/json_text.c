@@ -214,16 +214,22 @@ static rd_code syntax_error(const char *path, const char *text, size_t n, const 
 static rd_code duplicate_key(const char *path, const rd_places *p, rd_status *st)
 {
     char shown[RD_SHOWN_BYTES];
-    for (int i = 1; i < p->n; i++)
-        for (int j = 0; j < i; j++)
-            if (!strcmp(p->at[i].key, p->at[j].key))
-                return rd_fail(st, RD_EUSAGE,
-                               "%s:%" PRId64 ":%" PRId64
-                               ": key '%s' is written twice, first in line %" PRId64
-                               "; remove one of them",
-                               path, p->at[i].line, p->at[i].col, rd_shown(p->at[i].key, shown),
-                               p->at[j].line);
-    return RD_OK; /* inside a value: the check of the value reports it */
+    json_t *seen = json_object(); /* key -> the line where it is first */
+    for (int i = 0; seen && i < p->n && st->code == RD_OK; i++) {
+        const rd_place *at = &p->at[i];
+        const json_t *first = json_object_get(seen, at->key);
+        if (first)
+            rd_fail(st, RD_EUSAGE,
+                    "%s:%" PRId64 ":%" PRId64
+                    ": key '%s' is written twice, first in line %" PRId64 "; remove one of them",
+                    path, at->line, at->col, rd_shown(at->key, shown),
+                    (int64_t)json_integer_value(first));
+        else if (json_object_set_new(seen, at->key, json_integer(at->line)) != 0)
+            (void)json_text_no_memory(path, st);
+    }
+    if (!seen) (void)json_text_no_memory(path, st);
+    json_decref(seen);
+    return st->code; /* inside a value: the check of the value reports it */
 }
 
 rd_code rd_json_load(const char *path, const char *text, size_t n, json_t **root, rd_places *places,

@@ -229,7 +229,9 @@ static rd_code read_encoded(const rd_images *m, int64_t i, rd_scratch *s, const 
     const rd_sample *e = rd_images_sample(m, i);
     *n = e->bytes;
     if (e->shard == RD_IN_MEMORY) {
-        *bytes = (const uint8_t *)m->block[RD_BLOCK_PIXELS].p + e->at;
+        /* Without a block all images are empty. */
+        const uint8_t *all = (const uint8_t *)m->block[RD_BLOCK_PIXELS].p;
+        *bytes = all ? all + e->at : (const uint8_t *)"";
         return RD_OK;
     }
     if (e->shard == RD_IN_FILE) {

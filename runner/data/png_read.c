@@ -146,6 +146,7 @@ typedef struct png_image {
     size_t have;         /* bytes of the current row so far */
     int64_t y;           /* number of rows decoded */
     bool ended, excess;  /* the stream has ended; it has more bytes than the image */
+    bool cut;            /* the file ends within a chunk */
     bool wrong;          /* it cannot be decompressed further, or a row has an unknown filter */
     const char *why;     /* what is wrong; NULL: nothing */
     uint8_t palette[PALETTE_MAX];
@@ -206,7 +207,8 @@ static void png_chunks(png_image *g, z_stream *z, const uint8_t *p, size_t n)
         if (memcmp(name, "IEND", 4) == 0) return;
         if (memcmp(name, "PLTE", 4) == 0) memcpy(g->palette, data, k < PALETTE_MAX ? k : PALETTE_MAX);
         if (memcmp(name, "IDAT", 4) == 0) png_inflate(g, z, data, k);
-        if (!whole) return;
+        g->cut = !whole;
+        if (g->cut) return;
         at += CHUNK_HEAD + k + CHUNK_TAIL;
     }
 }
@@ -235,7 +237,8 @@ rd_code rd_png_decode(const uint8_t *p, size_t n, const rd_png_head *h, int64_t 
         return RD_OK;
     }
     if (c == 1) rd_rgbx_to_grey(s->pixels, h->h * h->w);
-    if (!g.ended && !g.excess && !g.why && g.y == h->h) g.why = "the PNG's checksum is missing";
+    if (g.y == h->h && !g.why && (g.cut || (!g.ended && !g.excess)))
+        g.why = "the PNG ends before its last checksum";
     *answer = g.y == h->h && !g.why ? RD_DECODE_OK : RD_DECODE_DAMAGED;
     if (g.why)
         snprintf(why, RD_WHY_BYTES, "%s", g.why);
