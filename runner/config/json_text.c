@@ -220,8 +220,8 @@ static rd_code duplicate_key(const char *path, const rd_places *p, rd_status *st
         const json_t *first = json_object_get(seen, at->key);
         if (first)
             rd_fail(st, RD_EUSAGE,
-                    "%s:%" PRId64 ":%" PRId64
-                    ": key '%s' is written twice, first in line %" PRId64 "; remove one of them",
+                    "%s:%" PRId64 ":%" PRId64 ": key '%s' is written twice, first in line %" PRId64
+                    "; remove one of them",
                     path, at->line, at->col, rd_shown(at->key, shown),
                     (int64_t)json_integer_value(first));
         else if (json_object_set_new(seen, at->key, json_integer(at->line)) != 0)

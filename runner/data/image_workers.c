@@ -51,7 +51,7 @@ struct rd_workers {
     int64_t n_seen;               /* number of different samples rendered */
     int64_t n_damaged, n_neutral; /* images decoded in part; replaced by grey */
     note first_neutral;
-    int64_t n_named;              /* number of damaged images named in the log */
+    int64_t n_named; /* number of damaged images named in the log */
 };
 
 /* Notes a damaged sample, once. The caller holds the lock. */

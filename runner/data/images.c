@@ -358,8 +358,7 @@ static void images_report(const rd_images *m, rd_comm *comm, int n_threads)
         if (m->head.n_skipped[k] > 0)
             rd_warn(m->log, "%s data: %s skipped: %s%s '%s'", split_name[m->split],
                     count_text(a, m->head.n_skipped[k], k == RD_SKIP_LINK ? "member" : "file"),
-                    why[k], m->head.n_skipped[k] > 1 ? "; the first is" : ":",
-                    m->head.skipped[k]);
+                    why[k], m->head.n_skipped[k] > 1 ? "; the first is" : ":", m->head.skipped[k]);
 }
 
 static rd_code read_own(rd_images *m, const rd_option_group *own, const rd_dataset_args *a,

@@ -218,12 +218,12 @@ typedef struct rd_images_head {
     int64_t n;         /* number of images */
     int64_t n_classes; /* number of classes, without those below label_offset */
     int64_t n_shards;
-    int64_t n_named;   /* number of classes with a name in block RD_BLOCK_CLASSES */
-    int64_t h, w, c;   /* size of every image; 0: encoded, each with its own size */
-    int64_t n_skipped[RD_SKIPS];               /* number of files skipped, by reason */
+    int64_t n_named;             /* number of classes with a name in block RD_BLOCK_CLASSES */
+    int64_t h, w, c;             /* size of every image; 0: encoded, each with its own size */
+    int64_t n_skipped[RD_SKIPS]; /* number of files skipped, by reason */
     char skipped[RD_SKIPS][RD_SKIPPED_BYTES]; /* the first of them, cut to fit */
-    uint64_t hash;     /* of labels, and of pixels or names */
-    size_t names, pixels, classes, shards; /* bytes used in the blocks */
+    uint64_t hash;                            /* of labels, and of pixels or names */
+    size_t names, pixels, classes, shards;    /* bytes used in the blocks */
 } rd_images_head;
 
 enum {

@@ -141,14 +141,14 @@ static void row_to_rgbx(const rd_png_head *h, const uint8_t *row, const uint8_t 
 /* An image that is being decoded. */
 typedef struct png_image {
     const rd_png_head *h;
-    size_t n_row, bpp;   /* bytes of a row without its filter; bytes per pixel, at least 1 */
-    uint8_t *row[2];     /* the current row with its filter in front, and the row above */
-    size_t have;         /* bytes of the current row so far */
-    int64_t y;           /* number of rows decoded */
-    bool ended, excess;  /* the stream has ended; it has more bytes than the image */
-    bool cut;            /* the file ends within a chunk */
-    bool wrong;          /* it cannot be decompressed further, or a row has an unknown filter */
-    const char *why;     /* what is wrong; NULL: nothing */
+    size_t n_row, bpp;  /* bytes of a row without its filter; bytes per pixel, at least 1 */
+    uint8_t *row[2];    /* the current row with its filter in front, and the row above */
+    size_t have;        /* bytes of the current row so far */
+    int64_t y;          /* number of rows decoded */
+    bool ended, excess; /* the stream has ended; it has more bytes than the image */
+    bool cut;           /* the file ends within a chunk */
+    bool wrong;         /* it cannot be decompressed further, or a row has an unknown filter */
+    const char *why;    /* what is wrong; NULL: nothing */
     uint8_t palette[PALETTE_MAX];
     uint8_t *out;
 } png_image;
@@ -205,7 +205,8 @@ static void png_chunks(png_image *g, z_stream *z, const uint8_t *p, size_t n)
         const bool whole = left - k >= CHUNK_TAIL;
         if (whole && !crc_fits(p + at, k) && !g->why) g->why = "a checksum of the PNG is wrong";
         if (memcmp(name, "IEND", 4) == 0) return;
-        if (memcmp(name, "PLTE", 4) == 0) memcpy(g->palette, data, k < PALETTE_MAX ? k : PALETTE_MAX);
+        if (memcmp(name, "PLTE", 4) == 0)
+            memcpy(g->palette, data, k < PALETTE_MAX ? k : PALETTE_MAX);
         if (memcmp(name, "IDAT", 4) == 0) png_inflate(g, z, data, k);
         g->cut = !whole;
         if (g->cut) return;

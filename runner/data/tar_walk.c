@@ -42,18 +42,18 @@ struct rd_tar {
     rd_gunzip *gunzip; /* the archive reads from this; NULL: from read_at */
     int fd;            /* -1: in memory */
     bool own_fd, compressed;
-    const uint8_t *mem; /* borrowed */
-    int64_t base, size; /* offset of the archive in the file, and its size, in bytes */
-    int64_t pos;        /* libarchive's position in the archive */
-    int64_t end;        /* position where the next header, or the end, must be */
-    int64_t total;      /* bytes that the members so far claim to have */
-    int64_t ignored;    /* number of links and devices skipped */
+    const uint8_t *mem;  /* borrowed */
+    int64_t base, size;  /* offset of the archive in the file, and its size, in bytes */
+    int64_t pos;         /* libarchive's position in the archive */
+    int64_t end;         /* position where the next header, or the end, must be */
+    int64_t total;       /* bytes that the members so far claim to have */
+    int64_t ignored;     /* number of links and devices skipped */
     char *first_ignored; /* owned; NULL: none */
     char *member;        /* name of the last member; owned */
     tar_link *link;      /* targets of hard links, sorted by name; owned */
     int64_t n_links;
-    bool links_known;     /* link is filled */
-    const tar_link *now;  /* the last member is a hard link to it; NULL: a file */
+    bool links_known;    /* link is filled */
+    const tar_link *now; /* the last member is a hard link to it; NULL: a file */
     uint8_t buf[READ_COMPRESSED];
 };
 

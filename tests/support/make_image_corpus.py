@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the corpora of the fuzz targets idx, cifar, tar and jpeg into tests/fuzz/corpus.
+"""Writes the corpora of the fuzz targets idx, cifar, tar, gunzip and jpeg into tests/fuzz/corpus.
 
 These are small files by Python's gzip and tarfile and by Pillow, intact ones and damaged ones. Needs pillow and
 numpy."""
@@ -50,7 +50,10 @@ def tar(members, form=tarfile.GNU_FORMAT, **kw):
     with tarfile.open(fileobj=b, mode="w", format=form, **kw) as t:
         for name, data in members:
             e = tarfile.TarInfo(name)
-            if isinstance(data, str):
+            if isinstance(data, tuple):
+                e.type, e.linkname = tarfile.LNKTYPE, data[0]
+                t.addfile(e)
+            elif isinstance(data, str):
                 e.type, e.linkname = (tarfile.SYMTYPE, data) if data else (tarfile.DIRTYPE, "")
                 t.addfile(e)
             else:
@@ -81,6 +84,12 @@ put("tar", "no-end", shard[:-1024])
 put("tar", "cut", shard[:1100])
 put("tar", "empty", bytes(1024))
 put("tar", "class-word", short(tar([("a.jpg", b"x"), ("a.cls", b"cat")])))
+linked = [("a.1.jpg", b"j" * 600), ("a.1.cls", b"3"), ("a.2.jpg", ("a.1.jpg",)), ("a.2.cls", ("./a.1.cls",)),
+          ("a.3.jpg", ("a.2.jpg",)), ("a.3.cls", ("none",)), ("b.jpg", ("a.1.jpg",)), ("b.cls", b"1")]
+put("tar", "hard-links", short(tar(linked)))
+put("tar", "hard-links-compressed", gzip.compress(short(tar(linked)), mtime=0))
+put("tar", "dots", short(tar([("k.1.jpg", b"x"), ("k.1.cls", b"1"), ("k.2.jpg", b"y"), ("k.2.cls", b"2"),
+                              ("m.jpg", b"z"), ("m.mask.png", b"w"), ("m.cls", b"0")])))
 bad = bytearray(shard)
 bad[124:136] = b"77777777777\0"
 put("tar", "size-huge-bad-sum", bytes(bad))
@@ -91,6 +100,21 @@ bad[124:136] = b"\x80" + b"\xff" * 11
 bad[148:156] = b" " * 8
 bad[148:156] = b"%06o\0 " % sum(bad[:512])
 put("tar", "size-negative", bytes(bad))
+
+
+# ---- gunzip: a byte of choices, then a file
+one, two = gzip.compress(b"one " * 50, mtime=0), gzip.compress(b"two", mtime=0)
+end = gzip.compress(b"", mtime=0)
+put("gunzip", "one", b"\0" + one)
+put("gunzip", "members", b"\0" + one + two + end)
+put("gunzip", "padded", b"\0" + one + bytes(20))
+put("gunzip", "garbage", b"\0" + one + b"more")
+put("gunzip", "behind-zeros", b"\0" + one + bytes(2) + two)
+put("gunzip", "flipped-first", b"\0" + one[:-8] + bytes([one[-8] ^ 1]) + one[-7:] + two)
+put("gunzip", "cut", b"\0" + one + two[:-3])
+put("gunzip", "twice", b"\0" + gzip.compress(one, mtime=0))
+put("gunzip", "tar", b"\0" + gzip.compress(short(tar(linked)), mtime=0))
+put("gunzip", "made", b"\5" + bytes(range(200)))
 
 
 # ---- cifar: a byte of choices, then the archive, which is compressed because records are large

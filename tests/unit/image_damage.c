@@ -106,7 +106,8 @@ static void test_png_flipped(void **state)
             x.p[i] ^= (uint8_t)(1 << bit);
         }
     assert_int_equal(decode(x.p, x.n, why, NULL), RD_DECODE_OK);
-    for (size_t n = 8; n < x.n - 12; n++) assert_int_not_equal(decode(x.p, n, why, NULL), RD_DECODE_OK);
+    for (size_t n = 8; n < x.n - 12; n++)
+        assert_int_not_equal(decode(x.p, n, why, NULL), RD_DECODE_OK);
 }
 
 static void test_png_filter(void **state)
@@ -142,9 +143,17 @@ static void test_png_ratio(void **state)
 /* A header of a progressive frame, then n scans without data. sampling: of the first component. */
 static size_t make_scans(uint8_t *p, int h, int w, int sampling, int n)
 {
-    const uint8_t frame[] = {0xFF, 0xD8, 0xFF, 0xC2, 0, 17, 8, (uint8_t)(h >> 8), (uint8_t)h,
-                             (uint8_t)(w >> 8), (uint8_t)w, 3, 1, (uint8_t)sampling, 0, 2, 0x11, 0, 3,
-                             0x11, 0};
+    const uint8_t frame[] = {0xFF,       0xD8,
+                             0xFF,       0xC2,
+                             0,          17,
+                             8,          (uint8_t)(h >> 8),
+                             (uint8_t)h, (uint8_t)(w >> 8),
+                             (uint8_t)w, 3,
+                             1,          (uint8_t)sampling,
+                             0,          2,
+                             0x11,       0,
+                             3,          0x11,
+                             0};
     static const uint8_t scan[] = {0xFF, 0xDA, 0, 8, 1, 1, 0, 0, 0, 0, 0x12, 0xFF, 0x00};
     size_t at = sizeof frame;
     memcpy(p, frame, at);
@@ -159,10 +168,10 @@ static void test_scans(void **state)
         int h, w, sampling, scans;
         bool ok;
     } rows[] = {
-        {2000, 2000, 0x11, 499, true},   {11576, 11576, 0x22, 1, true},
-        {11576, 11576, 0x22, 10, true},  {11576, 11576, 0x22, 17, false},
-        {11576, 11576, 0x11, 2, false},  {8000, 8000, 0x11, 10, true},
-        {8000, 8000, 0x11, 40, false},   {5000, 5000, 0x22, 400, false},
+        {2000, 2000, 0x11, 499, true},  {11576, 11576, 0x22, 1, true},
+        {11576, 11576, 0x22, 10, true}, {11576, 11576, 0x22, 17, false},
+        {11576, 11576, 0x11, 2, false}, {8000, 8000, 0x11, 10, true},
+        {8000, 8000, 0x11, 40, false},  {5000, 5000, 0x22, 400, false},
         {5000, 5000, 0x22, 85, true},
     };
     static uint8_t p[1 << 14];
@@ -264,10 +273,11 @@ static void test_empty(void **state)
     tar_out_put(t, "a.jpg", "", 0);
     tar_out_put(t, "a.cls", "1", 1);
     tar_out_end(t);
-    must_do(images_open("webdataset", files_dir(),
-                        "{'data_dir': '@', 'train_data': 'w.tar.gz', 'n_classes': 2, 'image_size': 8}",
-                        RD_MODE_TRAIN, RD_SPLIT_TRAIN, NULL, NULL, &d, &st),
-            &st);
+    must_do(
+        images_open("webdataset", files_dir(),
+                    "{'data_dir': '@', 'train_data': 'w.tar.gz', 'n_classes': 2, 'image_size': 8}",
+                    RD_MODE_TRAIN, RD_SPLIT_TRAIN, NULL, NULL, &d, &st),
+        &st);
     assert_int_equal(images_all(d, 1, 0, &x, &n, NULL, &st), RD_EDATA);
     assert_non_null(strstr(st.msg, "a.jpg': empty, not a JPEG"));
     rd_dataset_free(d);

@@ -31,16 +31,18 @@ static struct key_row {
      "d.1/a.jpg 1, d.1/b.jpg 2", NULL},
     {"extra fields of a plain key", "1.jpg 1.mask.png 1.cls=3 1.depth.png 1.json 2.jpg 2.cls=1",
      "1.jpg 3, 2.jpg 1", NULL},
-    {"extra fields with an image and a class", "1.left.jpg 1.left.cls=9 1.jpg 1.cls=3 2.jpg 2.cls=1",
-     "1.jpg 3, 2.jpg 1", NULL},
-    {"an extra class that is no number", "1.jpg 1.cls=3 1.fine.cls=cat 1.fine.jpg", "1.jpg 3", NULL},
+    {"extra fields with an image and a class",
+     "1.left.jpg 1.left.cls=9 1.jpg 1.cls=3 2.jpg 2.cls=1", "1.jpg 3, 2.jpg 1", NULL},
+    {"an extra class that is no number", "1.jpg 1.cls=3 1.fine.cls=cat 1.fine.jpg", "1.jpg 3",
+     NULL},
     {"two extra images of one name", "1.a.jpg 1.a.png 1.jpg 1.cls=3", "1.jpg 3", NULL},
     {"dots and other fields", "a.1.json a.1.jpg a.1.cls=1 a.2.jpg a.2.txt a.2.cls=2",
      "a.1.jpg 1, a.2.jpg 2", NULL},
     {"plain and dotted keys", "7.jpg 7.cls=1 8.1.jpg 8.1.cls=2 9.jpg 9.cls=3",
      "7.jpg 1, 8.1.jpg 2, 9.jpg 3", NULL},
     {"a dotted key without a class", "a.1.jpg a.1.cls=1 a.2.jpg", NULL, "'a.2' has no .cls file"},
-    {"a dotted key without an image", "a.1.cls=1 a.2.jpg a.2.cls=1", NULL, "'a.1' has no .jpg file"},
+    {"a dotted key without an image", "a.1.cls=1 a.2.jpg a.2.cls=1", NULL,
+     "'a.1' has no .jpg file"},
     {"a dotted class that is no number", "a.1.jpg a.1.cls=cat", NULL,
      "'a.1.cls' is not a class number but \"cat\""},
     {"a dotted class out of range", "a.1.jpg a.1.cls=10", NULL, "label 10 of 'a.1.cls' is out of"},
@@ -122,8 +124,8 @@ static struct link_row {
     const char *name, *make, *members;
     int64_t ignored;
 } link_rows[] = {
-    {"a link behind its target",
-     "echo -n one > a && ln a b && echo -n two > c && tar -cf L a b c", "a=one b=one c=two ", 0},
+    {"a link behind its target", "echo -n one > a && ln a b && echo -n two > c && tar -cf L a b c",
+     "a=one b=one c=two ", 0},
     {"many links, several targets",
      "echo -n one > a && ln a b && ln a c && echo -n two > d && ln d e && tar -cf L a d b e c",
      "a=one d=two b=one e=two c=one ", 0},
@@ -172,9 +174,10 @@ static void test_linked_sets(void **state)
         const char *dataset, *config;
         int64_t n;
     } sets[] = {
-        {"webdataset", "{'data_dir': '@', 'train_data': 'k.tar', 'n_classes': 10, 'image_size': 8}", 2},
-        {"webdataset", "{'data_dir': '@', 'train_data': 'k.tar.gz', 'n_classes': 10, 'image_size': 8}",
+        {"webdataset", "{'data_dir': '@', 'train_data': 'k.tar', 'n_classes': 10, 'image_size': 8}",
          2},
+        {"webdataset",
+         "{'data_dir': '@', 'train_data': 'k.tar.gz', 'n_classes': 10, 'image_size': 8}", 2},
         {"imagenet_tar", "{'data_dir': '@', 'train_data': 'nested.tar', 'image_size': 8}", 4},
     };
     for (int k = 0; k < 3; k++) {

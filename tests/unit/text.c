@@ -398,7 +398,7 @@ static void test_buckets(void **state)
         rd_status st = {0};
         rd_dataset *d = NULL;
         if (open_text("{" VOCABS ", " FILES ", 'max_unknown': 1, 'bucket_src': [10, 20, 50, 100], "
-                                            "'bucket_tgt': [10, 20, 50, 100]}",
+                      "'bucket_tgt': [10, 20, 50, 100]}",
                       RD_MODE_TRAIN, RD_SPLIT_TRAIN, keep_all, &d, &st) != RD_OK)
             fail_msg("%s", st.msg);
         const rd_dataset_def *def = rd_dataset_def_of(d);

@@ -32,12 +32,12 @@ typedef struct webdataset_walk {
     rd_images *m;
     const char *path;
     uint32_t shard;
-    bool any;         /* a group has begun */
-    rd_strbuf key;    /* its key, up to the first dot */
-    sample s, dotted; /* its sample without further dots; the current one with more dots */
-    int64_t n_dotted; /* number of samples with more dots */
+    bool any;              /* a group has begun */
+    rd_strbuf key;         /* its key, up to the first dot */
+    sample s, dotted;      /* its sample without further dots; the current one with more dots */
+    int64_t n_dotted;      /* number of samples with more dots */
     rd_images_head before; /* head before the first of them */
-    rd_status half;   /* what the first incomplete one of them lacks */
+    rd_status half;        /* what the first incomplete one of them lacks */
 } webdataset_walk;
 
 static void sample_clear(sample *s)
