@@ -316,7 +316,7 @@ static rd_code translate_pipe(rd_run *r, infer_sink *o, int64_t *n, int64_t *ids
     const rd_dataset_def *def = rd_dataset_def_of(r->eval_data);
     void *self = rd_dataset_self(r->eval_data);
     /* With batches of one line the output does not depend on which lines come together. */
-    infer_pipe p = {.most = json_integer_value(rd_config_get(r->keys, "max_line_bytes")),
+    infer_pipe p = {.most = (int64_t)json_number_value(rd_config_get(r->keys, "max_line_bytes")),
                     .pause_ms = r->config.infer_batch_size == 1 || isatty(STDIN_FILENO) ? 0
                                                                                         : PAUSE_MS};
     bool ended = false;
