@@ -297,7 +297,7 @@ static const char *plain_name(const char *name)
     return name;
 }
 
-/* Returns the target of a hard link without bytes of its own; NULL: the header is no such link. */
+/* Returns the target of a hard link that has no bytes itself; NULL: the header is no such link. */
 static const char *link_target(struct archive_entry *e)
 {
     const char *to = archive_entry_hardlink(e);
