@@ -50,8 +50,9 @@ struct rd_workers {
     uint8_t *seen;                /* one bit per sample: it was rendered */
     int64_t n_seen;               /* number of different samples rendered */
     int64_t n_damaged, n_neutral; /* images decoded in part; replaced by grey */
-    note first_neutral;
-    int64_t n_named; /* number of damaged images named in the log */
+    int64_t n_cut;                /* of n_damaged: files that end early */
+    note first_bad;               /* the first unreadable image; else the first that is cut */
+    int64_t n_named;              /* number of damaged images named in the log */
 };
 
 /* Notes a damaged sample, once. The caller holds the lock. */
@@ -60,8 +61,12 @@ static void add_note(rd_workers *w, int64_t sample, const rd_rendered *what)
     rd_assert(sample >= 0 && sample < w->m->head.n);
     if (w->reported[sample / 8] >> (sample % 8) & 1) return;
     w->reported[sample / 8] |= (uint8_t)(1u << (sample % 8));
-    if (what->answer == RD_DECODE_NONE && w->n_neutral == 0)
-        w->first_neutral = (note){sample, *what};
+    /* "Premature end of JPEG file" is TurboJPEG's; "the PNG ends ..." is png_read.c's. */
+    const bool cut = what->answer == RD_DECODE_DAMAGED &&
+                     (strstr(what->why, "Premature end") || strstr(what->why, " ends "));
+    if (w->n_neutral == 0 && (what->answer == RD_DECODE_NONE || (cut && w->n_cut == 0)))
+        w->first_bad = (note){sample, *what};
+    w->n_cut += cut;
     *(what->answer == RD_DECODE_NONE ? &w->n_neutral : &w->n_damaged) += 1;
     if (w->n_notes < NOTES) w->notes[w->n_notes++] = (note){sample, *what};
 }
@@ -229,7 +234,8 @@ static void finish_job(rd_workers *w, image_workers_job *j)
 }
 
 /* Fails if too many images cannot be decoded. A few never are too many, unless they are most of
- * those that this rank has seen. The caller holds the lock. */
+ * those that this rank has seen. So are files that are cut short, as by a copy that broke off. The
+ * caller holds the lock. */
 static rd_code check_bad(const rd_workers *w, rd_status *st)
 {
     enum { FEW = 3, EARLY = 32 };
@@ -237,17 +243,18 @@ static rd_code check_bad(const rd_workers *w, rd_status *st)
     const int64_t mine = (w->m->head.n + w->m->n_ranks - 1) / w->m->n_ranks;
     const int64_t of = seen > mine ? seen : mine, early = mine < EARLY ? mine : EARLY;
     const double max = w->m->max_bad;
-    const bool most = seen >= early && 2 * bad > seen;
+    const bool cut = seen >= early && 2 * (bad + w->n_cut) > seen && bad + w->n_cut > FEW;
+    const bool most = cut || (seen >= early && 2 * bad > seen);
     const bool many = (double)bad > max * (double)of && (bad > FEW || max <= 0.0);
-    if (bad == 0 || max >= 1.0 || (!most && !many)) return RD_OK;
+    if (max >= 1.0 || (!most && !many)) return RD_OK;
     char name[512];
-    rd_images_name(w->m, w->first_neutral.sample, name, sizeof name);
+    rd_images_name(w->m, w->first_bad.sample, name, sizeof name);
     return rd_fail(st, RD_EDATA,
                    "%" PRId64 " of the %" PRId64
-                   " images read so far cannot be decoded, such as '%s': %s; check the files, or "
+                   " images read so far cannot be decoded%s, such as '%s': %s; check the files, or "
                    "raise max_bad_images (%g)",
-                   bad, seen, name,
-                   w->first_neutral.what.why[0] ? w->first_neutral.what.why : "damaged", max);
+                   cut ? bad + w->n_cut : bad, seen, cut && w->n_cut > 0 ? " or are cut short" : "",
+                   name, w->first_bad.what.why[0] ? w->first_bad.what.why : "damaged", max);
 }
 
 static void image_workers_report(rd_workers *w, const note *notes, int n)

@@ -206,21 +206,25 @@ static struct share_row {
     const char *name;
     int good, bad; /* files; the bad ones come last */
     const char *more;
-    bool ok;
+    bool ok, cut; /* cut: the bad ones are the first bytes of an image, not pages */
 } share_rows[] = {
-    {"none", 10, 0, "", true},
-    {"one of two", 1, 1, "", true},
-    {"three of ten", 7, 3, "", true},
-    {"four of ten", 6, 4, "", false},
-    {"four of ten, allowed", 6, 4, ", 'max_bad_images': 0.4", true},
-    {"six of ten are most", 4, 6, ", 'max_bad_images': 0.7", false},
-    {"six of ten, all allowed", 4, 6, ", 'max_bad_images': 1", true},
-    {"one, none allowed", 9, 1, ", 'max_bad_images': 0", false},
-    {"all", 0, 5, "", false},
-    {"the only one", 0, 1, "", false},
-    {"all, read by threads", 0, 40, ", 'data_threads': 3", false},
-    {"five of a hundred", 95, 5, "", false},
-    {"three of a hundred", 97, 3, "", true},
+    {"all are cut short", 0, 8, "", false, true},
+    {"most are cut short", 3, 4, "", false, true},
+    {"half are cut short", 4, 4, "", true, true},
+    {"three are cut short", 0, 3, "", true, true},
+    {"none", 10, 0, "", true, false},
+    {"one of two", 1, 1, "", true, false},
+    {"three of ten", 7, 3, "", true, false},
+    {"four of ten", 6, 4, "", false, false},
+    {"four of ten, allowed", 6, 4, ", 'max_bad_images': 0.4", true, false},
+    {"six of ten are most", 4, 6, ", 'max_bad_images': 0.7", false, false},
+    {"six of ten, all allowed", 4, 6, ", 'max_bad_images': 1", true, false},
+    {"one, none allowed", 9, 1, ", 'max_bad_images': 0", false, false},
+    {"all", 0, 5, "", false, false},
+    {"the only one", 0, 1, "", false, false},
+    {"all, read by threads", 0, 40, ", 'data_threads': 3", false, false},
+    {"five of a hundred", 95, 5, "", false, false},
+    {"three of a hundred", 97, 3, "", true, false},
 };
 
 static void check_share(void **state)
@@ -237,8 +241,10 @@ static void check_share(void **state)
     }
     for (int i = 0; i < r->good + r->bad; i++) {
         snprintf(path, sizeof path, "train/ant/%03d.jpg", i);
-        files_put(files_at(path), i < r->good ? (const void *)jpeg : "<html>error</html>",
-                  i < r->good ? n : 18);
+        if (i < r->good || r->cut)
+            files_put(files_at(path), jpeg, i < r->good ? n : n - 40);
+        else
+            files_put(files_at(path), "<html>error</html>", 18);
     }
     snprintf(config, sizeof config, "{'data_dir': '@', 'image_size': 8%s}", r->more);
     must_do(images_open("image_folder", files_dir(), config, RD_MODE_TRAIN, RD_SPLIT_TRAIN, NULL,
@@ -250,8 +256,10 @@ static void check_share(void **state)
         if (images_all(d, 4, epoch, &x, &got, NULL, &st) == RD_OK) free(x);
     }
     assert_int_equal(st.code, r->ok ? RD_OK : RD_EDATA);
-    if (!r->ok && (!strstr(st.msg, "cannot be decoded, such as '") ||
-                   !strstr(st.msg, "an HTML page, not a JPEG; check the files")))
+    if (!r->ok && (!strstr(st.msg, r->cut ? "cannot be decoded or are cut short, such as '"
+                                          : "cannot be decoded, such as '") ||
+                   !strstr(st.msg, r->cut ? "Premature end of JPEG file; check the files"
+                                          : "an HTML page, not a JPEG; check the files")))
         fail_msg("%s", st.msg);
     rd_dataset_free(d);
     for (int i = 0; i < r->good + r->bad; i++) {

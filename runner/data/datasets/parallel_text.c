@@ -97,6 +97,10 @@ typedef struct parallel_text {
     rd_side side[2];
     bool no_target, keep_all, drop_blank;
     rd_lines_opts lines;
+    rd_log *log;                  /* of rank 0; NULL: none */
+    char vocab_name[256];         /* path of the source vocabulary */
+    int64_t n_fed, n_fed_unknown; /* tokens of the texts that were fed; unknown ones */
+    bool fed_warned;
     int64_t max_infer_tokens;
     int n_buckets;
     int64_t count, skipped, skipped_longest[2];
@@ -152,6 +156,7 @@ static rd_code read_config(parallel_text *t, const rd_dataset_args *a, rd_status
     t->lines = (rd_lines_opts){.replace = t->c.invalid_utf8 == UTF8_REPLACE,
                                .max_line_bytes = t->c.max_line_bytes};
     t->max_infer_tokens = t->c.max_infer_tokens;
+    t->log = rd_rank_of(a->comm) == 0 ? a->log : NULL;
     t->print_unk = t->c.print_unk;
     if (strlen(t->c.delimiter) >= sizeof t->delimiter)
         return rd_fail(st, RD_EUSAGE, "%s: 'delimiter' is longer than %zu bytes",
@@ -164,6 +169,7 @@ static rd_code read_config(parallel_text *t, const rd_dataset_args *a, rd_status
                            "%s key '%s_vocab_file': the %s vocabulary; give it in the config",
                            vocab_file[s] ? "empty" : "missing", s == 0 ? "src" : "tgt",
                            side_name[s]);
+        if (s == 0) snprintf(t->vocab_name, sizeof t->vocab_name, "%s", vocab_file[s]);
         if (s == 1 && t->no_target) continue;
         const char *f = t->c.file[a->split][s];
         if (!f || !f[0])
@@ -604,6 +610,22 @@ static bool text_here(void *self, int64_t i)
     return i % t->side[0].size == t->side[0].rank;
 }
 
+/* Warns once if most of what was fed is unknown. */
+static void warn_fed(parallel_text *t, int64_t lines_before)
+{
+    enum { ENOUGH = 20 };
+    const rd_side_head *h = &t->side[0].head;
+    t->n_fed += h->n_here - h->n_blank;
+    t->n_fed_unknown += h->n_unknown - h->n_blank;
+    if (!t->log || t->fed_warned || t->n_fed < ENOUGH || 2 * t->n_fed_unknown <= t->n_fed) return;
+    t->fed_warned = true;
+    rd_warn(t->log,
+            "the vocabulary '%s' lacks %" PRId64 " of the first %" PRId64
+            " words of standard input, such as '%s' in line %" PRId64
+            "; check that the text is split into the same words or subwords",
+            t->vocab_name, t->n_fed_unknown, t->n_fed, h->unknown, lines_before + h->unknown_line);
+}
+
 static rd_code text_feed(void *self, const char *text, size_t n, int64_t lines_before,
                          rd_status *st)
 {
@@ -618,6 +640,7 @@ static rd_code text_feed(void *self, const char *text, size_t n, int64_t lines_b
     RD_TRY(rd_side_read(&t->side[0], l, t->vocab[0], 0, 1, false, false, st));
     RD_TRY(check_lengths(t, lines_before, "-", st));
     t->count = t->side[0].head.n_lines;
+    warn_fed(t, lines_before);
 done:
     rd_lines_free(l);
     return st->code;
