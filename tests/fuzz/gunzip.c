@@ -70,21 +70,24 @@ static void read_archives(const uint8_t *p, size_t size)
     uint8_t some[4096];
     size_t got = 0;
     if (rd_stream_new_mem("fuzz", p, size, &s, &st) == RD_OK)
-        for (int k = 0; k < 100 && rd_stream_read(s, some, sizeof some, &got, &st) == RD_OK && got > 0;
-             k++) {
+        for (int k = 0;
+             k < 100 && rd_stream_read(s, some, sizeof some, &got, &st) == RD_OK && got > 0; k++) {
         }
     rd_stream_free(s);
     if (rd_tar_new_mem("fuzz", p, size, &t, &st2) == RD_OK)
         for (int k = 0; k < 100 && rd_tar_next(t, &m, &st2) == RD_OK && m.name; k++)
             if (m.bytes <= (int64_t)sizeof some && rd_tar_read(t, &m, some, &st2) != RD_OK) break;
     rd_tar_free(t);
-    if ((st.code != RD_OK && st.msg[0] == '\0') || (st2.code != RD_OK && st2.msg[0] == '\0')) abort();
+    if ((st.code != RD_OK && st.msg[0] == '\0') || (st2.code != RD_OK && st2.msg[0] == '\0'))
+        abort();
 }
 
 /* Appends the n bytes at p as a gzip member. */
 static size_t add_member(const uint8_t *p, size_t n, uint8_t *out, size_t room)
 {
-    z_stream z = {.next_in = (Bytef *)(uintptr_t)p, .avail_in = (uInt)n, .next_out = out,
+    z_stream z = {.next_in = (Bytef *)(uintptr_t)p,
+                  .avail_in = (uInt)n,
+                  .next_out = out,
                   .avail_out = (uInt)room};
     if (deflateInit2(&z, 1, Z_DEFLATED, GZIP, 8, Z_DEFAULT_STRATEGY) != Z_OK) abort();
     if (deflate(&z, Z_FINISH) != Z_STREAM_END) abort();
