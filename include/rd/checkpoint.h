@@ -1,7 +1,7 @@
 /* checkpoint.h -- saves and loads checkpoints, and locks the log folder. Rank 0 only.
  *
  * A checkpoint is a file model-<step>.npz with a manifest and checksums. The file `checkpoint`
- * names the newest one.
+ * names the newest model file.
  *
  * Order of a save: check the space, write under a temporary name, fsync, rename, fsync the folder,
  * replace `checkpoint` in the same way, then remove all but the newest `keep`. A kill at any moment
@@ -30,8 +30,10 @@ typedef struct rd_ckpt {
     int64_t step;
     char path[4096];
 } rd_ckpt;
-/* Loads the newest intact checkpoint of a log folder: the one that `checkpoint` names, else the one
- * with the largest step. Checks the manifest and every CRC. A damaged one is reported in *warning
+/* Loads the newest intact checkpoint of a log folder: the one with the largest step. For "model" the
+ * "best" ones count, too; of the same step, "model" comes first. The file `checkpoint` does not
+ * decide: a kill may have come between the two renames of a save. Checks the manifest, the range of
+ * its progress and every CRC. A damaged one is reported in *warning
  * (RD_MSG_BYTES long, may be ""), and the next older one is tried. No checkpoint at all: RD_OK and
  * out->npz is NULL. All damaged, or the newest has a later format: RD_ECKPT. No permission or
  * memory: RD_EENV. Removes temporary files of dead processes, unless another process holds the
@@ -41,9 +43,12 @@ rd_code rd_ckpt_load_newest(const char *dir, const char *name_prefix, rd_ckpt *o
 /* Loads this file. The caller releases *out. */
 rd_code rd_ckpt_load(const char *path, rd_ckpt *out, rd_status *st);
 void rd_ckpt_release(rd_ckpt *c); /* a struct of zeros is fine */
-/* Returns the step of the checkpoint that the file `checkpoint` names; -1: none. For callers
- * outside of a run. */
-int64_t rd_ckpt_named_step(const char *dir);
+/* Returns the largest step of a checkpoint in the folder, by the names of the files and by what the
+ * file `checkpoint` names; -1: none. Reads no checkpoint. For callers outside of a run. */
+int64_t rd_ckpt_newest_step(const char *dir);
+/* Removes <prefix>-<step>.npz. A negative step or a missing file is fine. A file that cannot be
+ * removed stays. */
+void rd_ckpt_remove(const char *dir, const char *prefix, int64_t step);
 
 /* Locks the log folder: an fcntl lock on <dir>/.lock that ends with its process. It belongs to the
  * open file, so a process cannot get it twice. Held by another process: RD_EUSAGE, with its pid and

@@ -17,6 +17,8 @@
 
 enum { format_version = 1 };
 static const char manifest_name[] = "manifest.json";
+/* Largest step, epoch or other number of progress that is believed. */
+static const json_int_t most_progress = INT64_C(1000000000000000);
 
 /* Fails if the file system of dir has too little space for the checkpoint. */
 static rd_code checkpoint_check_space(const char *dir, const rd_array *a, int n, size_t meta_bytes,
@@ -166,6 +168,42 @@ static rd_code checkpoint_check_array(const rd_npz *z, const json_t *entry, rd_s
     return st->code;
 }
 
+/* Checks the numbers of progress that a run writes. A checksum does not vouch for them, and the
+ * trainer computes with them. */
+static rd_code check_progress(const json_t *m, rd_status *st)
+{
+    static const struct {
+        const char *key;
+        json_int_t low;
+    } whole[] = {{"step", 0},         {"updates", 0},
+                 {"skipped", 0},      {"epoch", 0},
+                 {"batch", 0},        {"samples", 0},
+                 {"global_batch", 0}, {"best_step", -1},
+                 {"best_before", -1}, {"loss_scale_good_steps", 0}},
+      of_plateau[] = {{"wait", 0}, {"cooldown", 0}, {"cuts", 0}};
+    const json_t *plateau = json_object_get(m, "plateau"),
+                 *factor = json_object_get(plateau, "factor"),
+                 *scale = json_object_get(m, "loss_scale");
+    const size_t n = sizeof whole / sizeof whole[0],
+                 n_all = n + sizeof of_plateau / sizeof of_plateau[0];
+    for (size_t i = 0; i < n_all; i++) {
+        const char *key = i < n ? whole[i].key : of_plateau[i - n].key;
+        const json_int_t low = i < n ? whole[i].low : of_plateau[i - n].low;
+        const json_t *v = json_object_get(i < n ? m : plateau, key);
+        if (v && (!json_is_integer(v) || json_integer_value(v) < low ||
+                  json_integer_value(v) > most_progress))
+            return rd_fail(st, RD_ECKPT,
+                           "%s: '%s' is not a whole number from %" JSON_INTEGER_FORMAT
+                           " to %" JSON_INTEGER_FORMAT,
+                           manifest_name, key, low, most_progress);
+    }
+    if (factor && !(json_number_value(factor) > 0.0 && json_number_value(factor) <= 1.0))
+        return rd_fail(st, RD_ECKPT, "%s: the plateau's 'factor' is not in 0 .. 1", manifest_name);
+    if (scale && !(json_number_value(scale) > 0.0))
+        return rd_fail(st, RD_ECKPT, "%s: 'loss_scale' is not larger than 0", manifest_name);
+    return RD_OK;
+}
+
 /* Reads the manifest and checks the arrays against it. *newer: the checkpoint seems intact but has
  * a later format. */
 static rd_code check_manifest(rd_ckpt *c, bool *newer, rd_status *st)
@@ -194,6 +232,9 @@ static rd_code check_manifest(rd_ckpt *c, bool *newer, rd_status *st)
     if (!json_is_integer(step) || json_integer_value(step) < 0 || !json_is_array(arrays))
         return rd_fail(st, RD_ECKPT, "%s lacks 'step' or 'arrays'", manifest_name);
     c->step = json_integer_value(step);
+    if (check_progress(c->meta, st) != RD_OK) return st->code;
+    const json_t *inner = json_object_get(c->meta, "meta");
+    if (json_is_object(inner) && check_progress(inner, st) != RD_OK) return st->code;
     if (json_array_size(arrays) + 1 != (size_t)rd_npz_n(c->npz))
         return rd_fail(st, RD_ECKPT, "%d arrays in the archive, %zu in its manifest",
                        rd_npz_n(c->npz) - 1, json_array_size(arrays));
@@ -230,28 +271,82 @@ static void checkpoint_add_warning(char *warning, const char *text)
                  (int)(RD_MSG_BYTES - n - 3), text);
 }
 
-rd_code rd_ckpt_load_newest(const char *dir, const char *name_prefix, rd_ckpt *out, char *warning,
-                            rd_status *st)
+/* A checkpoint file of the folder. */
+typedef struct checkpoint_file {
+    const char *prefix;
+    int64_t step;
+} checkpoint_file;
+
+/* Sorts the largest step first. Of the same step, "model" comes before "best". */
+static int checkpoint_compare(const void *a, const void *b)
 {
-    rd_ckpt_list l = {0};
-    rd_status last = {0};
+    const checkpoint_file *x = a, *y = b;
+    if (x->step != y->step) return (x->step < y->step) - (x->step > y->step);
+    return strcmp(y->prefix, x->prefix);
+}
+
+/* Lists all files that rd_ckpt_load_newest may load, newest first. The caller frees *out. */
+static rd_code list_files(const char *dir, const char *prefix, checkpoint_file **out, int *n,
+                          rd_status *st)
+{
+    const char *const prefixes[2] = {prefix, rd_ckpt_has_pointer(prefix) ? "best" : NULL};
+    rd_ckpt_list l[2] = {{0}};
+    *n = 0;
+    *out = NULL;
+    for (int k = 0; k < 2 && prefixes[k]; k++)
+        RD_TRY(rd_ckpt_list_new(dir, prefixes[k], &l[k], st));
+    *out = malloc((size_t)(l[0].n + l[1].n + 1) * sizeof **out);
+    if (!*out) {
+        rd_fail(st, RD_EENV, "out of memory while listing log folder '%s'", dir);
+        goto done;
+    }
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < l[k].n; i++)
+            (*out)[(*n)++] = (checkpoint_file){prefixes[k], l[k].step[i]};
+    qsort(*out, (size_t)*n, sizeof **out, checkpoint_compare);
+done:
+    for (int k = 0; k < 2; k++) rd_ckpt_list_release(&l[k]);
+    return st->code;
+}
+
+/* Adds a warning if the file `checkpoint` names nothing, or a file that is not there. If there is no
+ * other file either, *lost becomes RD_ECKPT. */
+static void check_pointer(const char *dir, const char *prefix, const checkpoint_file *file, int n,
+                          char *warning, rd_status *lost)
+{
+    char text[200];
     bool odd;
-    memset(out, 0, sizeof *out);
-    warning[0] = '\0';
-    rd_ckpt_remove_stale(dir);
-    RD_TRY(rd_ckpt_list_new(dir, name_prefix, &l, st));
-    const int64_t named = rd_ckpt_pointer_read(dir, name_prefix, &odd);
+    const int64_t named = rd_ckpt_pointer_read(dir, prefix, &odd);
     if (odd)
         checkpoint_add_warning(
             warning,
             "the file 'checkpoint' names no checkpoint; loading the one with the largest step");
-    /* i = -1: the checkpoint that the file names. */
-    for (int i = named >= 0 ? -1 : 0; i < l.n; i++) {
+    for (int i = 0; i < n; i++)
+        if (file[i].step == named && strcmp(file[i].prefix, prefix) == 0) return;
+    if (named < 0) return;
+    snprintf(text, sizeof text,
+             "the file 'checkpoint' names %.64s-%" PRId64 ".npz, which is not there%s", prefix,
+             named, n > 0 ? "; loading the one with the largest step" : "");
+    checkpoint_add_warning(warning, text);
+    if (n == 0) rd_fail(lost, RD_ECKPT, "%s", text);
+}
+
+rd_code rd_ckpt_load_newest(const char *dir, const char *name_prefix, rd_ckpt *out, char *warning,
+                            rd_status *st)
+{
+    checkpoint_file *file = NULL;
+    rd_status last = {0};
+    int n = 0;
+    memset(out, 0, sizeof *out);
+    warning[0] = '\0';
+    rd_ckpt_remove_stale(dir);
+    RD_TRY(list_files(dir, name_prefix, &file, &n, st));
+    check_pointer(dir, name_prefix, file, n, warning, &last);
+    for (int i = 0; i < n; i++) {
         char path[4096];
         bool newer;
-        if (i >= 0 && l.step[i] == named) continue;
         rd_status one = {0};
-        RD_TRY(rd_ckpt_path(dir, name_prefix, i < 0 ? named : l.step[i], path, st));
+        RD_TRY(rd_ckpt_path(dir, file[i].prefix, file[i].step, path, st));
         if (checkpoint_load(path, out, &newer, &one) == RD_OK) goto done;
         /* Only damage leads to an older checkpoint. A newer format, or missing memory or
          * permission, is for the user to solve. */
@@ -268,6 +363,6 @@ rd_code rd_ckpt_load_newest(const char *dir, const char *name_prefix, rd_ckpt *o
                 "away to start anew",
                 dir, last.msg);
 done:
-    rd_ckpt_list_release(&l);
+    free(file);
     return st->code;
 }

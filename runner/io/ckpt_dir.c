@@ -99,10 +99,26 @@ int64_t rd_ckpt_pointer_read(const char *dir, const char *prefix, bool *odd)
     return step;
 }
 
-int64_t rd_ckpt_named_step(const char *dir)
+int64_t rd_ckpt_newest_step(const char *dir)
 {
+    static const char *const prefix[] = {"model", "best"};
+    rd_status st = {0};
     bool odd;
-    return rd_ckpt_pointer_read(dir, "model", &odd);
+    int64_t newest = rd_ckpt_pointer_read(dir, "model", &odd);
+    for (int i = 0; i < 2; i++) {
+        rd_ckpt_list l;
+        if (rd_ckpt_list_new(dir, prefix[i], &l, &st) == RD_OK && l.n > 0 && l.step[0] > newest)
+            newest = l.step[0];
+        rd_ckpt_list_release(&l);
+    }
+    return newest;
+}
+
+void rd_ckpt_remove(const char *dir, const char *prefix, int64_t step)
+{
+    char path[4096];
+    rd_status st = {0};
+    if (step >= 0 && rd_ckpt_path(dir, prefix, step, path, &st) == RD_OK) (void)unlink(path);
 }
 
 rd_code rd_ckpt_retain(const char *dir, const char *prefix, int64_t written, int keep,

@@ -240,7 +240,7 @@ static bool decide_again(supervisor *s, int status, double seconds, int *code)
 {
     bool again;
     char text[160], gain[80], why[200];
-    const int64_t step = rd_ckpt_named_step(s->logdir), before = s->step;
+    const int64_t step = rd_ckpt_newest_step(s->logdir), before = s->step;
     const char *meaning = supervise_meaning(status, &again, text);
     *code = status;
     if (step > before) s->step = step;
@@ -312,7 +312,7 @@ int rd_supervise(const rd_cli *cli)
     RD_TRY(rd_log_new(0, "", stderr, &s.log, &st));
     RD_TRY(open_line(&s, &st));
     s.child.own_launcher = s.line.own_launcher;
-    s.step = rd_ckpt_named_step(s.logdir);
+    s.step = rd_ckpt_newest_step(s.logdir);
     child_prepare();
     for (;;) {
         const int64_t begin_ns = rd_now_ns();

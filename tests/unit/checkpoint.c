@@ -187,12 +187,83 @@ static void best_lives_beside_model(void **state)
     assert_int_equal(save("best", 8, 10, 1, &st), RD_OK);
     assert_int_equal(save("best", 20, 10, 1, &st), RD_OK);
     assert_string_equal(listing(), "best-20.npz checkpoint model-10.npz");
-    assert_int_equal(rd_ckpt_load_newest(dir, "model", &c, warning, &st), RD_OK);
-    assert_int_equal(c.step, 10);
-    rd_ckpt_release(&c);
     assert_int_equal(rd_ckpt_load_newest(dir, "best", &c, warning, &st), RD_OK);
     assert_int_equal(c.step, 20);
     rd_ckpt_release(&c);
+}
+
+/* Keeps only the first half of a file. */
+static void cut(const char *name)
+{
+    char *file;
+    size_t n;
+    rd_status st = {0};
+    assert_int_equal(rd_file_read(in_dir(name), RD_ECKPT, &file, &n, &st), RD_OK);
+    put_file(name, file, n / 2);
+    free(file);
+}
+
+/* Loads the newest one with this prefix, and compares its file name. */
+static void expect_newest(const char *prefix, const char *file, bool warns)
+{
+    rd_status st = {0};
+    rd_ckpt c;
+    char warning[RD_MSG_BYTES];
+    assert_int_equal(rd_ckpt_load_newest(dir, prefix, &c, warning, &st), RD_OK);
+    assert_non_null(c.npz);
+    assert_string_equal(c.path, in_dir(file));
+    assert_int_equal(warning[0] != '\0', warns);
+    check_content(&c);
+    rd_ckpt_release(&c);
+}
+
+static void newest_whole_file_wins_whatever_its_name(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    rd_ckpt c;
+    char warning[RD_MSG_BYTES];
+    empty_dir();
+    assert_int_equal(rd_ckpt_newest_step(dir), -1);
+    assert_int_equal(save("best", 30, 10, 0, &st), RD_OK); /* killed before the first model file */
+    expect_newest("model", "best-30.npz", false);
+    assert_int_equal(rd_ckpt_newest_step(dir), 30);
+    assert_int_equal(save("model", 20, 10, 0, &st), RD_OK);
+    expect_newest("model", "best-30.npz", false);
+    assert_int_equal(rd_ckpt_newest_step(dir), 30);
+    assert_int_equal(save("model", 30, 10, 0, &st), RD_OK); /* of the same step */
+    expect_newest("model", "model-30.npz", false);
+    cut("model-30.npz");
+    expect_newest("model", "best-30.npz", true);
+    cut("best-30.npz");
+    expect_newest("model", "model-20.npz", true);
+    assert_int_equal(save("best", 10, 10, 0, &st), RD_OK);
+    expect_newest("model", "model-20.npz", true);
+    expect_newest("best", "best-10.npz", true); /* never a model file */
+    cut("model-20.npz");
+    expect_newest("model", "best-10.npz", true);
+    cut("best-10.npz"); /* a start at step 0 would hide the loss */
+    assert_int_equal(rd_ckpt_load_newest(dir, "model", &c, warning, &st), RD_ECKPT);
+    rd_ckpt_remove(dir, "best", 10);
+    rd_ckpt_remove(dir, "best", 11);
+    rd_ckpt_remove(dir, "best", -1);
+    assert_string_equal(listing(), "best-30.npz checkpoint model-20.npz model-30.npz");
+}
+
+static void a_named_file_that_is_gone_is_reported(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    rd_ckpt c;
+    char warning[RD_MSG_BYTES];
+    empty_dir();
+    put_file("checkpoint", "model-9.npz\n", 12);
+    assert_int_equal(rd_ckpt_newest_step(dir), 9);
+    assert_int_equal(rd_ckpt_load_newest(dir, "model", &c, warning, &st), RD_ECKPT);
+    assert_non_null(strstr(st.msg, "names model-9.npz, which is not there"));
+    st = (rd_status){0};
+    assert_int_equal(save("best", 4, 10, 0, &st), RD_OK);
+    expect_newest("model", "best-4.npz", true);
 }
 
 /* ---- damage ---- */
@@ -280,6 +351,26 @@ static struct manifest_row {
     {"another type", ONE_ARRAY("x", "[2]", "<i4", "0"), "differs from the manifest"},
     {"another checksum", ONE_ARRAY("x", "[2]", "<f4", "1"), "'x' is damaged"},
     {"an entry of text", "{'format_version':1, 'step':3, 'arrays':['x']}", "an entry without name"},
+#define PROGRESS(text) "{'format_version':1, 'step':3, " text ", 'arrays':[]}"
+    {"epoch -1", PROGRESS("'epoch':-1"),
+     "'epoch' is not a whole number from 0 to 1000000000000000"},
+    {"epoch -2^63", PROGRESS("'epoch':-9223372036854775808"), "'epoch' is not"},
+    {"epoch 2^63 - 1", PROGRESS("'epoch':9223372036854775807"), "'epoch' is not"},
+    {"a real epoch", PROGRESS("'epoch':1.5"), "'epoch' is not"},
+    {"updates -1", PROGRESS("'updates':-1"), "'updates' is not"},
+    {"many updates", PROGRESS("'updates':1000000000000001"), "'updates' is not"},
+    {"skipped", PROGRESS("'skipped':9223372036854775807"), "'skipped' is not"},
+    {"batch", PROGRESS("'batch':-5"), "'batch' is not"},
+    {"samples of text", PROGRESS("'samples':'7'"), "'samples' is not"},
+    {"global batch", PROGRESS("'global_batch':-1"), "'global_batch' is not"},
+    {"best step", PROGRESS("'best_step':-2"), "'best_step' is not a whole number from -1"},
+    {"good steps", PROGRESS("'loss_scale_good_steps':-1"), "'loss_scale_good_steps' is not"},
+    {"plateau wait", PROGRESS("'plateau':{'factor':1.0, 'wait':-1}"), "'wait' is not"},
+    {"plateau factor", PROGRESS("'plateau':{'factor':-1.0}"), "the plateau's 'factor' is not in"},
+    {"loss scale", PROGRESS("'loss_scale':0.0"), "'loss_scale' is not larger than 0"},
+    {"many steps", "{'format_version':1, 'step':1000000000000001, 'arrays':[]}", "'step' is not"},
+    {"largest epoch", PROGRESS("'epoch':1000000000000000"), "1 arrays in the archive, 0"},
+    {"step -1 is no best step", PROGRESS("'best_step':-1, 'best_before':-1"), "1 arrays in"},
 };
 
 static void check_manifest_row(void **state)
@@ -333,9 +424,11 @@ static struct pointer_row {
     int64_t want;
     bool warns;
 } pointer_rows[] = {
-    {"names an older one", "model-1.npz\n", 1, false},
-    {"without newline", "model-2.npz", 2, false},
-    {"with CRLF", "model-2.npz\r\n", 2, false},
+    /* A kill between the two renames of a save leaves this. */
+    {"names an older one", "model-2.npz\n", 3, false},
+    {"names the newest one", "model-3.npz\n", 3, false},
+    {"without newline", "model-3.npz", 3, false},
+    {"with CRLF", "model-3.npz\r\n", 3, false},
     {"empty", "", 3, true},
     {"names a missing one", "model-9.npz\n", 3, true},
     {"leading zero", "model-03.npz\n", 3, true},
@@ -598,7 +691,8 @@ static void leaves_one_for_numpy(void **state)
 
 RD_TESTS_WITH("checkpoint", make_dir, remove_dir, TEST(saved_comes_back),
               TEST(a_missing_folder_holds_none), TEST(same_state_same_bytes),
-              TEST(best_lives_beside_model), TEST(damaged_newest_gives_the_older_one),
+              TEST(best_lives_beside_model), TEST(newest_whole_file_wins_whatever_its_name),
+              TEST(a_named_file_that_is_gone_is_reported), TEST(damaged_newest_gives_the_older_one),
               TEST(no_damage_is_believed), TEST(full_disk_keeps_the_previous_one),
               TEST(space_is_asked_for_first), TEST(a_lost_folder_is_told), TEST(lock_has_one_owner),
               TEST(stale_temporaries_go), TEST(killed_at_any_moment),
