@@ -47,6 +47,7 @@ static void run_release(rd_run *r)
     rd_dataset_free(r->train_data);
     rd_dataset_free(r->eval_data);
     rd_strbuf_release(&r->notices);
+    json_decref(r->best_measure);
     rd_watch_stop(r->watch);
 }
 
@@ -108,7 +109,7 @@ rd_code rd_run_mode(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *co
                 .cli = cli,
                 .keys = config,
                 .started_ns = started_ns,
-                .progress = {.best_step = -1, .plateau = {.factor = 1.0}}};
+                .progress = {.best_step = -1, .best_before = -1, .plateau = {.factor = 1.0}}};
     /* Other modes have nothing to save, so a signal ends the process as usual. */
     if (cli->mode_bit == RD_MODE_TRAIN || cli->mode_bit == RD_MODE_TRAIN_EVAL) signals_start();
     RD_TRY(world_check_start(&r, st));

@@ -1,11 +1,12 @@
 /* resume.c -- checkpoints of a run: their contents, and whether a checkpoint fits the config.
  *
  * An archive holds every parameter by name and every optimizer array as <parameter>/<slot>. Its
- * manifest holds the progress, the config and hashes of the vocabularies. Nothing in it depends on
+ * manifest holds the progress, the config, hashes of the vocabularies, and the names of the classes. Nothing in it depends on
  * the number of ranks. Rank 0 reads and writes. On resume, all ranks get values, slots and progress
  * from rank 0. */
 #include "resume.h"
 #include "device.h"
+#include "meaning.h"
 #include "replicas.h"
 #include "rd/checkpoint.h"
 #include "rd/npz.h"
@@ -19,20 +20,6 @@
 static void hex(uint64_t v, char out[20])
 {
     (void)snprintf(out, 20, "%016" PRIx64, v);
-}
-
-/* Returns key -> value, so that a later message can name the keys that have changed. */
-static json_t *config_values(const rd_run *r)
-{
-    json_t *effective = rd_config_effective(r->keys), *flat = json_object(), *row;
-    const char *key;
-    json_object_foreach(effective, key, row)
-    {
-        json_t *v = json_object_get(row, "value");
-        if (v) (void)json_object_set(flat, key, v);
-    }
-    json_decref(effective);
-    return flat;
 }
 
 static json_t *resume_describe(const rd_run *r)
@@ -58,7 +45,11 @@ static json_t *resume_describe(const rd_run *r)
     if (p->best_step >= 0) {
         (void)json_object_set_new(m, "best_step", json_integer((json_int_t)p->best_step));
         (void)json_object_set_new(m, "best", json_real(p->best));
+        (void)json_object_set_new(m, "best_before", json_integer((json_int_t)p->best_before));
+        if (r->best_measure) (void)json_object_set(m, "best_measure", r->best_measure);
     }
+    json_t *classes = meaning_classes(&r->spec);
+    if (classes) (void)json_object_set_new(m, "classes", classes);
     if (device_scales_loss(r)) {
         (void)json_object_set_new(m, "loss_scale", json_real(p->loss_scale));
         (void)json_object_set_new(m, "loss_scale_good_steps",
@@ -72,7 +63,7 @@ static json_t *resume_describe(const rd_run *r)
                       p->plateau.best, "has_best", (int)p->plateau.has_best, "wait",
                       (json_int_t)p->plateau.wait, "cooldown", (json_int_t)p->plateau.cooldown,
                       "cuts", (json_int_t)p->plateau.cuts));
-    (void)json_object_set_new(m, "config", config_values(r));
+    (void)json_object_set_new(m, "config", meaning_config(r));
     return m;
 }
 
@@ -112,6 +103,26 @@ done:
     return st->code;
 }
 
+rd_code run_save_best(rd_run *r, double value, rd_status *st)
+{
+    run_progress *p = &r->progress;
+    const double best = p->best;
+    const int64_t step = p->best_step, before = p->best_before;
+    p->best = value;
+    p->best_step = p->step;
+    if (step != p->step) p->best_before = step;
+    if (run_save(r, "best", 0, st) != RD_OK) {
+        p->best = best;
+        p->best_step = step;
+        p->best_before = before;
+        return st->code;
+    }
+    /* A kill may have come between an earlier save and its removal. Files of other series stay. */
+    if (p->best_before != p->step) rd_ckpt_remove(r->cli->logdir, "best", p->best_before);
+    if (before != p->step) rd_ckpt_remove(r->cli->logdir, "best", before);
+    return st->code;
+}
+
 /* ---- does a checkpoint fit? ---- */
 
 static const json_t *meta_of(const rd_ckpt *c)
@@ -133,62 +144,11 @@ static void shape_text(const int64_t *dim, int n, rd_strbuf *out)
     rd_strbuf_puts(out, ")");
 }
 
-/* Can this key change without changing the shape or the meaning of the weights? True for the
- * trainer's own keys except model and dataset, for the location of data, and for decoding. It does
- * not matter whether a key changes what the next steps compute. */
-static bool resume_harmless(const char *key)
-{
-    static const char *const keys[] = {"data_location",
-                                       "data_dir",
-                                       "data_threads",
-                                       "source_file",
-                                       "target_file",
-                                       "source_file_eval",
-                                       "target_file_eval",
-                                       "source_file_test",
-                                       "target_file_test",
-                                       "beam_width",
-                                       "length_penalty",
-                                       "decoder_type",
-                                       NULL};
-    const rd_option_group *own[RD_MAX_GROUPS];
-    const int n = rd_training_groups(own);
-    if (strcmp(key, "model") == 0 || strcmp(key, "dataset") == 0) return false;
-    for (int i = 0; keys[i]; i++)
-        if (strcmp(key, keys[i]) == 0) return true;
-    for (int i = 0; i < n; i++)
-        for (const rd_option *o = own[i]->options; o->key; o++)
-            if (strcmp(key, o->key) == 0) return true;
-    return false;
-}
-
-/* Appends "encoder_layers 2 -> 3, ...": at most four keys whose values differ from the
- * checkpoint's. */
-static void changed_keys(const rd_run *r, const json_t *meta, rd_strbuf *out)
-{
-    json_t *now = config_values(r), *old = json_object_get(meta, "config"), *v;
-    const char *key;
-    int n = 0;
-    json_object_foreach(old, key, v)
-    {
-        const json_t *w = json_object_get(now, key);
-        if (resume_harmless(key) || (w && json_equal(v, w)) || (!w && json_is_null(v))) continue;
-        char *a = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY),
-             *b = w ? json_dumps(w, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
-        rd_strbuf_printf(out, "%s%s %.60s -> %.60s", n ? ", " : "", key, a ? a : "?",
-                         b ? b : "not set");
-        free(a);
-        free(b);
-        if (++n == 4) break;
-    }
-    json_decref(now);
-}
-
 /* Fails with the reason, the keys that have changed, and the two remedies. */
 static rd_code resume_refuse(const rd_run *r, const rd_ckpt *c, rd_status *st, const char *why)
 {
     rd_strbuf keys = {0};
-    changed_keys(r, meta_of(c), &keys);
+    meaning_changed(r, meta_of(c), 4, &keys);
     rd_fail(st, RD_ECKPT,
             "%s does not fit the config: %s%s%s; go on with the config it was made with, or start "
             "anew in another --logdir",
@@ -208,6 +168,15 @@ static rd_code check_vocab(const rd_run *r, const rd_ckpt *c, const char *key, c
         why, sizeof why,
         "the %s vocabulary is not the one it was trained with, so the ids mean other words", side);
     return resume_refuse(r, c, st, why);
+}
+
+static rd_code check_classes(const rd_run *r, const rd_ckpt *c, rd_status *st)
+{
+    rd_strbuf why = {0};
+    if (meaning_other_classes(json_object_get(meta_of(c), "classes"), &r->spec, &why))
+        (void)resume_refuse(r, c, st, rd_strbuf_str(&why));
+    rd_strbuf_release(&why);
+    return st->code;
 }
 
 static rd_code resume_check_array(const rd_run *r, const rd_ckpt *c, const rd_param *p,
@@ -309,6 +278,32 @@ static rd_plateau plateau_of(const json_t *m)
     return out;
 }
 
+/* Goes on with the series of the best figure, or begins a new one where the evaluation has changed.
+ * The best file of the old series stays, and the plateau rule forgets its best figure. */
+static void keep_series(rd_run *r, const json_t *m)
+{
+    const json_t *was = json_object_get(m, "best_measure");
+    rd_strbuf keys = {0};
+    if (!json_is_object(was)) return;
+    if (r->mode != RD_MODE_TRAIN_EVAL) {
+        json_decref(r->best_measure);
+        r->best_measure = json_deep_copy(was);
+        return;
+    }
+    if (meaning_difference(was, r->best_measure, 0, &keys)) {
+        rd_warn(r->log,
+                "the evaluation is not the one of the best figure, whose comparison begins anew "
+                "(best-%" PRId64 ".npz stays): %s",
+                r->progress.best_step, rd_strbuf_str(&keys));
+        r->progress.best = 0.0;
+        r->progress.best_step = r->progress.best_before = -1;
+        r->progress.plateau.has_best = false;
+        r->progress.plateau.best = 0.0;
+        r->progress.plateau.wait = 0;
+    }
+    rd_strbuf_release(&keys);
+}
+
 /* Reads the progress. The sample position survives a change of the global batch: training continues
  * with the batch that holds the next unused sample. So up to one global batch less one sample may
  * come twice in that epoch. With other data, positions have another meaning, and the next epoch
@@ -330,20 +325,27 @@ static void take_progress(rd_run *r, const rd_ckpt *c)
         .global_batch = meta_int(m, "global_batch", 0),
         .best = json_is_number(best) ? json_number_value(best) : 0.0,
         .best_step = json_is_number(best) ? meta_int(m, "best_step", -1) : -1,
+        .best_before = json_is_number(best) ? meta_int(m, "best_before", -1) : -1,
         .loss_scale = scaled ? json_number_value(scale) : r->progress.loss_scale,
         .good_steps = scaled ? meta_int(m, "loss_scale_good_steps", 0) : 0,
         .eval_due = json_is_true(json_object_get(m, "eval_due")),
         .plateau = plateau_of(m)};
     if (!r->train_data) return;
+    keep_series(r, m);
     if (meta_int(m, "seed", (int64_t)r->seed) != (int64_t)r->seed)
         rd_warn(r->log,
                 "the seed is %" PRIu64 ", that of the checkpoint %" PRId64
                 ": the order of the samples changes",
                 r->seed, meta_int(m, "seed", 0));
     const char *now = rd_dataset_def_of(r->train_data)->fingerprint(rd_dataset_self(r->train_data));
-    if (json_is_string(data) && strcmp(json_string_value(data), now) != 0) {
+    const bool other = json_is_string(data) && strcmp(json_string_value(data), now) != 0;
+    if (other)
         rd_warn(r->log,
                 "the training data is not the one of the checkpoint: going on with a new epoch");
+    else if (meaning_other_samples(r, m))
+        rd_warn(r->log, "other buckets or another sampling choose other samples: going on with a "
+                        "new epoch");
+    if (other || meaning_other_samples(r, m)) {
         r->progress.epoch++;
         r->progress.batch = r->progress.samples = r->progress.samples_hash = 0;
         r->progress.global_batch = r->global_batch;
@@ -361,16 +363,19 @@ static rd_code read_root(rd_run *r, const char *what, bool *found, rd_status *st
         (void)rd_ckpt_load(what, &c, st);
     if (warning[0]) rd_warn(r->log, "%s", warning);
     RD_TRY(st->code);
+    if (r->mode == RD_MODE_TRAIN_EVAL && !r->best_measure) r->best_measure = meaning_measure(r);
     *found = c.npz != NULL;
     if (!c.npz) goto done;
     RD_TRY(check_vocab(r, &c, "src_vocab_hash", "source", r->spec.src_vocab_hash, st));
     RD_TRY(check_vocab(r, &c, "tgt_vocab_hash", "target", r->spec.tgt_vocab_hash, st));
+    RD_TRY(check_classes(r, &c, st));
     RD_TRY(check_extra(r, &c, st));
     RD_TRY(copy_values(r, &c, st));
     if (r->optim) RD_TRY(copy_slots(r, &c, st));
     take_progress(r, &c);
     rd_info(r->log, "%s %s, step %" PRId64, r->optim ? "resuming from" : "weights from", c.path,
             c.step);
+    meaning_report(r, meta_of(&c));
 done:
     rd_ckpt_release(&c);
     return st->code;

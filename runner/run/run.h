@@ -135,6 +135,7 @@ typedef struct run_progress {
     int64_t global_batch; /* the global batch size that `batch` counts in */
     double best;          /* best evaluation figure so far */
     int64_t best_step;    /* step of `best`; -1: none */
+    int64_t best_before;  /* step of the best file that `best` replaced; -1: none */
     bool eval_due;        /* a stop request came before this step's evaluation */
     double loss_scale;    /* for the next step */
     /* number of finite steps since loss_scale changed; see device_scales_loss */
@@ -191,6 +192,7 @@ struct rd_run {
 
     /* state */
     run_progress progress;
+    json_t *best_measure; /* owned; rank 0: how `best` was measured; NULL: not known */
     run_times times;
     run_trace *trace; /* owned; NULL: no trace */
     rd_watch *watch;  /* owned */

@@ -190,9 +190,7 @@ static rd_code evaluate(trainer *t, bool regular, bool *stop, rd_status *st)
     if (v.classes) recorder_evaluation(t->records, r->progress.step, &now);
     if (r->progress.best_step < 0 || !isfinite(r->progress.best) ||
         (now.higher_is_better ? now.value > r->progress.best : now.value < r->progress.best)) {
-        r->progress.best = now.value;
-        r->progress.best_step = r->progress.step;
-        if (run_save(r, "best", 1, &own) == RD_OK)
+        if (run_save_best(r, now.value, &own) == RD_OK)
             rd_info(r->log, "best so far: best-%" PRId64 ".npz (%s %.4g)", r->progress.step,
                     now.name, now.value);
         else
@@ -549,7 +547,8 @@ static void find_last_step(trainer *t)
                                        : (double)t->last_step / r->schedule_config.epoch_steps;
     if (r->cli->max_steps_given || !r->config.has_num_epochs) return;
     t->stepper.n_epochs = r->config.num_epochs;
-    const int64_t left = (r->config.num_epochs - r->progress.epoch) * n - r->progress.batch;
+    const int64_t epochs = r->config.num_epochs - r->progress.epoch;
+    const int64_t left = epochs > 0 ? epochs * n - r->progress.batch : 0;
     t->last_step = r->progress.step +
                    (left > 0 ? (left + r->config.iter_size - 1) / r->config.iter_size : 0);
 }
