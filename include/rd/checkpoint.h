@@ -30,14 +30,14 @@ typedef struct rd_ckpt {
     int64_t step;
     char path[4096];
 } rd_ckpt;
-/* Loads the newest intact checkpoint of a log folder: the one with the largest step. For "model" the
- * "best" ones count, too; of the same step, "model" comes first. The file `checkpoint` does not
+/* Loads the newest intact checkpoint of a log folder: the one with the largest step. For "model"
+ * the "best" ones count, too; of the same step, "model" comes first. The file `checkpoint` does not
  * decide: a kill may have come between the two renames of a save. Checks the manifest, the range of
- * its progress and every CRC. A damaged one is reported in *warning
- * (RD_MSG_BYTES long, may be ""), and the next older one is tried. No checkpoint at all: RD_OK and
- * out->npz is NULL. All damaged, or the newest has a later format: RD_ECKPT. No permission or
- * memory: RD_EENV. Removes temporary files of dead processes, unless another process holds the
- * folder's lock. The caller releases *out. */
+ * its progress and every CRC. A damaged one is reported in *warning (RD_MSG_BYTES long, may be ""),
+ * and the next older one is tried. No checkpoint at all: RD_OK and out->npz is NULL. All damaged,
+ * or the newest has a later format: RD_ECKPT. No permission or memory: RD_EENV. Removes temporary
+ * files of dead processes, unless another process holds the folder's lock. The caller releases
+ * *out. */
 rd_code rd_ckpt_load_newest(const char *dir, const char *name_prefix, rd_ckpt *out, char *warning,
                             rd_status *st);
 /* Loads this file. The caller releases *out. */

@@ -309,8 +309,8 @@ done:
     return st->code;
 }
 
-/* Adds a warning if the file `checkpoint` names nothing, or a file that is not there. If there is no
- * other file either, *lost becomes RD_ECKPT. */
+/* Adds a warning if the file `checkpoint` names nothing, or a file that is not there. If there is
+ * no other file either, *lost becomes RD_ECKPT. */
 static void check_pointer(const char *dir, const char *prefix, const checkpoint_file *file, int n,
                           char *warning, rd_status *lost)
 {

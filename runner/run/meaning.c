@@ -1,11 +1,9 @@
-/* meaning.c -- what gives the numbers of a checkpoint their meaning, and what has changed since.
+/* meaning.c -- names what has changed since a checkpoint and gives its numbers another meaning.
  *
  * Weights fit another config if the shapes agree, but they may compute something else there: with
- * other classes, another normalization or another structure. A best figure can be compared only with
- * figures of the same evaluation. So the manifest holds the config, the class names, and how the
- * best figure was measured. */
+ * other classes, another normalization or another structure. So the manifest holds the config and
+ * the class names. measure.c adds how the best figure was measured. */
 #include "meaning.h"
-#include "evaluate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -88,23 +86,6 @@ static const char *const of_training[] = {"affine_center_offset",
 static const char *const locations[] = {"data_dir", "src_vocab_file", "synsets_file",
                                         "tgt_vocab_file", NULL};
 
-/* Keys that change the figure of the same weights and the same evaluation data. */
-static const char *const of_figure[] = {"average_across_timesteps",
-                                        "eval_resize",
-                                        "image_channels",
-                                        "image_mean",
-                                        "image_size",
-                                        "image_std",
-                                        "image_width",
-                                        "label_smoothing",
-                                        "max_eval_samples",
-                                        "normalization",
-                                        "softmax_temperature",
-                                        NULL};
-static const char *const of_decoding[] = {"beam_width",     "bpe_used", "decoder_type",
-                                          "length_penalty", "metric",   "multi_reference",
-                                          "print_unk",      NULL};
-
 static bool among(const char *const *list, const char *key)
 {
     while (*list && strcmp(*list, key) != 0) list++;
@@ -155,43 +136,6 @@ json_t *meaning_classes(const rd_data_spec *spec)
         (void)json_array_append_new(list, name ? name : json_string(""));
     }
     return list;
-}
-
-/* Returns the figure that decides in this run. Its value means nothing. */
-static rd_figure deciding_figure(const rd_run *r)
-{
-    eval_result v = {.classes = run_is_image(r)};
-    if (v.classes) {
-        v.by_class.n_classes = r->spec.n_classes;
-        v.by_class.at = calloc((size_t)class_counts_n(&v.by_class) + 1, sizeof *v.by_class.at);
-        v.classes = v.by_class.at != NULL;
-    }
-    v.scored = r->model->decode && run_flag(r, "eval_bleu", true);
-    if (v.scored) v.n_figures = r->metric->figures(v.counts, v.figure);
-    const rd_figure f = eval_main_figure(&v);
-    free(v.by_class.at);
-    return f;
-}
-
-static void copy_keys(const json_t *config, const char *const *list, json_t *out)
-{
-    for (; *list; list++) {
-        json_t *v = json_object_get(config, *list);
-        if (v && !json_is_null(v)) (void)json_object_set(out, *list, v);
-    }
-}
-
-json_t *meaning_measure(const rd_run *r)
-{
-    const rd_figure f = deciding_figure(r);
-    const char *data = rd_dataset_def_of(r->eval_data)->fingerprint(rd_dataset_self(r->eval_data));
-    json_t *m = json_pack("{s:s, s:b, s:s}", "figure", f.name, "higher_is_better",
-                          (int)f.higher_is_better, "evaluation data", data),
-           *config = meaning_config(r);
-    if (m) copy_keys(config, of_figure, m);
-    if (m && r->model->decode && run_flag(r, "eval_bleu", true)) copy_keys(config, of_decoding, m);
-    json_decref(config);
-    return m;
 }
 
 /* ---- differences ---- */
@@ -313,8 +257,20 @@ static bool matters(const rd_run *r, const char *key)
     if (among(technical, key) || strcmp(key, "seed") == 0 || strncmp(key, "bench_", 6) == 0)
         return false;
     if (train) return r->mode == RD_MODE_TRAIN_EVAL || !among(of_evaluation, key);
+    if (strcmp(key, "eval_frequency") == 0 || strcmp(key, "eval_epochs") == 0) return false;
     if (among(of_evaluation, key)) return r->mode == RD_MODE_EVAL;
     return !harmless(key);
+}
+
+/* Reports evaluation data with other contents than those of the best figure. */
+static void report_evaluation(const rd_run *r, const json_t *manifest)
+{
+    const char *was = json_string_value(json_object_get(json_object_get(manifest, "best_measure"),
+                                                        "evaluation data"));
+    if (r->mode != RD_MODE_EVAL || !was) return;
+    const char *now = rd_dataset_def_of(r->eval_data)->fingerprint(rd_dataset_self(r->eval_data));
+    if (strcmp(was, now) != 0)
+        rd_info(r->log, "changed since the checkpoint: evaluation data: %s -> %s", was, now);
 }
 
 void meaning_report(const rd_run *r, const json_t *manifest)
@@ -339,6 +295,7 @@ void meaning_report(const rd_run *r, const json_t *manifest)
         else
             rd_warn(r->log, "changed since the checkpoint: %s: %s -> %s", key, a, b);
     }
+    report_evaluation(r, manifest);
 done:
     json_decref(all);
     json_decref(now);

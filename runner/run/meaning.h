@@ -1,4 +1,4 @@
-/* meaning.h -- what gives the numbers of a checkpoint their meaning: config, classes, evaluation. */
+/* meaning.h -- what gives the numbers of a checkpoint their meaning: config and classes. */
 #ifndef RD_RUN_MEANING_H
 #define RD_RUN_MEANING_H
 
@@ -9,11 +9,6 @@ json_t *meaning_config(const rd_run *r);
 
 /* Returns the list of the class names; NULL: there are none. The caller owns it. */
 json_t *meaning_classes(const rd_data_spec *spec);
-
-/* Returns how the best figure is measured: the figure and its direction, the evaluation data, and
- * the keys that change the figure of the same weights. Needs r->eval_data. The caller owns it; NULL:
- * out of memory. */
-json_t *meaning_measure(const rd_run *r);
 
 /* Appends "KEY: OLD -> NEW, ..." for the entries that differ, at most `most` of them (0: all), and
  * returns their number. */

@@ -1,9 +1,9 @@
 /* resume.c -- checkpoints of a run: their contents, and whether a checkpoint fits the config.
  *
  * An archive holds every parameter by name and every optimizer array as <parameter>/<slot>. Its
- * manifest holds the progress, the config, hashes of the vocabularies, and the names of the classes. Nothing in it depends on
- * the number of ranks. Rank 0 reads and writes. On resume, all ranks get values, slots and progress
- * from rank 0. */
+ * manifest holds the progress, the config, hashes of the vocabularies, and the names of the
+ * classes. Nothing in it depends on the number of ranks. Rank 0 reads and writes. On resume, all
+ * ranks get values, slots and progress from rank 0. */
 #include "resume.h"
 #include "device.h"
 #include "meaning.h"
@@ -363,7 +363,6 @@ static rd_code read_root(rd_run *r, const char *what, bool *found, rd_status *st
         (void)rd_ckpt_load(what, &c, st);
     if (warning[0]) rd_warn(r->log, "%s", warning);
     RD_TRY(st->code);
-    if (r->mode == RD_MODE_TRAIN_EVAL && !r->best_measure) r->best_measure = meaning_measure(r);
     *found = c.npz != NULL;
     if (!c.npz) goto done;
     RD_TRY(check_vocab(r, &c, "src_vocab_hash", "source", r->spec.src_vocab_hash, st));

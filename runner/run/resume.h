@@ -7,8 +7,8 @@
 /* Saves PREFIX-<step>.npz and keeps the newest `keep` of them. Rank 0 only. */
 rd_code run_save(rd_run *r, const char *prefix, int keep, rd_status *st);
 
-/* Saves best-<step>.npz, whose figure is `value`, and removes the best file of the same series that it
- * replaces. After a failure the best figure is the one before. Rank 0 only. */
+/* Saves best-<step>.npz, whose figure is `value`, and removes the best file of the same series that
+ * it replaces. After a failure the best figure is the one before. Rank 0 only. */
 rd_code run_save_best(rd_run *r, double value, rd_status *st);
 
 /* Collective. Finds a checkpoint, checks that it fits, and gives weights, optimizer state and

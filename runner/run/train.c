@@ -8,6 +8,7 @@
 #include "evaluate.h"
 #include "fault.h"
 #include "forecast.h"
+#include "measure.h"
 #include "recorder.h"
 #include "replicas.h"
 #include "resume.h"
@@ -564,6 +565,7 @@ static rd_code open_run(trainer *t, rd_status *st)
     rd_dataset_def_of(r->train_data)->spec(rd_dataset_self(r->train_data), &spec);
     RD_TRY(setup_model(r, &spec, true, st));
     RD_TRY(world_check(r, st));
+    if (r->mode == RD_MODE_TRAIN_EVAL && r->world->rank == 0) r->best_measure = measure_of_best(r);
     RD_TRY(run_load(r, "newest", &found, st));
     t->saved_step = found ? r->progress.step : -1;
     t->stepper.n_epochs = r->config.has_num_epochs && !r->cli->max_steps_given
