@@ -92,6 +92,8 @@ typedef struct run_config {
 
     /* checkpoints and records */
     const char *checkpoint;
+    const char *init_from;
+    bool init_allow_missing;
     int64_t checkpoint_keep;
     bool reset_optimizer;
     int64_t nonfinite_limit;

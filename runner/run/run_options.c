@@ -137,6 +137,13 @@ static const rd_option run_rows[] = {
     RD_OPT_STRING(run_config, checkpoint, checkpoint, "\"newest\"",
                   "the weights that eval and infer use: newest or best of --logdir, or the path of "
                   "an .npz file"),
+    RD_OPT_STRING(
+        run_config, init_from, init_from, NULL,
+        "training begins at step 0 with the weights of this file, log folder, "
+        "LOGDIR:best or LOGDIR:STEP; a log folder that holds a checkpoint goes on from it"),
+    RD_OPT_BOOL(run_config, init_allow_missing, init_allow_missing, "false",
+                "with init_from: weights that the file lacks or has in another shape start anew, "
+                "for example for other classes"),
     RD_OPT_INT(run_config, checkpoint_keep, checkpoint_keep, "5", 1, 1000000,
                "number of periodic checkpoints to keep"),
     RD_OPT_BOOL(run_config, reset_optimizer, reset_optimizer, "false",

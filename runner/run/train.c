@@ -8,6 +8,7 @@
 #include "evaluate.h"
 #include "fault.h"
 #include "forecast.h"
+#include "init_from.h"
 #include "measure.h"
 #include "recorder.h"
 #include "replicas.h"
@@ -559,6 +560,8 @@ static rd_code open_run(trainer *t, rd_status *st)
     rd_run *r = t->run;
     bool found = false;
     rd_data_spec spec = {0};
+    (void)init_check_keys(r, st);
+    RD_TRY(run_agree(r, st));
     RD_TRY(open_logdir(t, st));
     RD_TRY(setup_data(r, RD_SPLIT_TRAIN, &r->train_data, st));
     if (r->mode == RD_MODE_TRAIN_EVAL) RD_TRY(setup_data(r, RD_SPLIT_EVAL, &r->eval_data, st));
@@ -567,6 +570,7 @@ static rd_code open_run(trainer *t, rd_status *st)
     RD_TRY(world_check(r, st));
     if (r->mode == RD_MODE_TRAIN_EVAL && r->world->rank == 0) r->best_measure = measure_of_best(r);
     RD_TRY(run_load(r, "newest", &found, st));
+    if (!found && r->config.init_from) RD_TRY(init_weights(r, st));
     t->saved_step = found ? r->progress.step : -1;
     t->stepper.n_epochs = r->config.has_num_epochs && !r->cli->max_steps_given
                               ? r->config.num_epochs

@@ -1,0 +1,158 @@
+/* init_from.c -- begins a training with the weights of another run.
+ *
+ * Only weights are taken, by name. What does not fit is listed. It is an error, or with
+ * init_allow_missing it keeps its initial value: a classifier of other classes keeps all layers but
+ * the last. */
+#include "init_from.h"
+#include "meaning.h"
+#include "replicas.h"
+#include "rd/checkpoint.h"
+#include "rd/npz.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { SHOWN = 20 };
+
+rd_code init_check_keys(const rd_run *r, rd_status *st)
+{
+    if (strcmp(r->config.checkpoint, "newest") == 0) return RD_OK;
+    return rd_fail(
+        st, RD_EUSAGE,
+        "%s: 'checkpoint' is for eval and infer; a training begins with other weights by "
+        "\"init_from\" (--set init_from=%s), and goes on from its own --logdir",
+        rd_config_where(r->keys, "checkpoint"),
+        strcmp(r->config.checkpoint, "best") == 0 ? "LOGDIR:best" : r->config.checkpoint);
+}
+
+/* Loads the named file, or the newest or best whole one of the named folder. */
+static rd_code load_parent(rd_run *r, rd_ckpt *c, rd_status *st)
+{
+    const char *name = r->config.init_from, *colon = strrchr(name, ':');
+    const size_t n = colon ? (size_t)(colon - name) : strlen(name);
+    char path[4096], warning[RD_MSG_BYTES] = "";
+    struct stat at;
+    if (strlen(name) > 4000)
+        return rd_fail(st, RD_EUSAGE, "'init_from' is %zu bytes long; 4000 are allowed",
+                       strlen(name));
+    if (stat(name, &at) == 0) {
+        if (!S_ISDIR(at.st_mode)) return rd_ckpt_load(name, c, st);
+        (void)rd_ckpt_load_newest(name, "model", c, warning, st);
+    } else if (colon && strcmp(colon, ":best") == 0) {
+        (void)snprintf(path, sizeof path, "%.*s", (int)n, name);
+        (void)rd_ckpt_load_newest(path, "best", c, warning, st);
+    } else if (colon && colon[1] && strspn(colon + 1, "0123456789") == strlen(colon + 1)) {
+        (void)snprintf(path, sizeof path, "%.*s/model-%s.npz", (int)n, name, colon + 1);
+        if (stat(path, &at) != 0)
+            (void)snprintf(path, sizeof path, "%.*s/best-%s.npz", (int)n, name, colon + 1);
+        return rd_ckpt_load(path, c, st);
+    }
+    if (warning[0]) rd_warn(r->log, "%s", warning);
+    if (st->code == RD_OK && !c->npz)
+        rd_fail(st, RD_ECKPT,
+                "init_from: '%s' is no checkpoint and no folder with one; name a file, a log "
+                "folder, LOGDIR:best or LOGDIR:STEP",
+                name);
+    return st->code;
+}
+
+static void init_note(rd_strbuf *list, int *n, const char *name, const char *what)
+{
+    if ((*n)++ < SHOWN) rd_strbuf_printf(list, "%s'%s' %s", list->n ? ", " : "", name, what);
+    if (*n == SHOWN + 1) rd_strbuf_puts(list, ", ...");
+}
+
+/* Copies the weights that fit, and lists the others. Returns how many do not fit. */
+static int copy_fitting(rd_run *r, const rd_ckpt *c, rd_strbuf *list)
+{
+    int n = 0;
+    for (int i = 0; i < rd_params_n(r->params); i++) {
+        const rd_param *p = rd_params_at(r->params, i);
+        const rd_array *a = rd_npz_find(c->npz, p->name);
+        bool same = a && a->n_dim == p->n_dim && strcmp(a->descr, "<f4") == 0;
+        for (int d = 0; same && d < a->n_dim; d++) same = a->dim[d] == p->dim[d];
+        if (same)
+            memcpy(rd_params_values(r->params) + p->offset, a->data, (size_t)p->n * sizeof(float));
+        else
+            init_note(list, &n, p->name, a ? "has another shape there" : "is missing there");
+    }
+    return n;
+}
+
+/* Lists the weights of the file that the model does not have. */
+static int list_unused(const rd_run *r, const rd_ckpt *c, rd_strbuf *list)
+{
+    int n = 0;
+    for (int i = 0; i < rd_npz_n(c->npz); i++) {
+        const rd_array *a = rd_npz_at(c->npz, i);
+        const char *slash = strrchr(a->name, '/');
+        char owner[sizeof a->name];
+        if (strcmp(a->name, "manifest.json") == 0 || rd_params_find(r->params, a->name)) continue;
+        (void)snprintf(owner, sizeof owner, "%.*s", slash ? (int)(slash - a->name) : 0, a->name);
+        if (slash && (rd_params_find(r->params, owner) || rd_npz_find(c->npz, owner)))
+            continue; /* an optimizer array */
+        init_note(list, &n, a->name, "is not in the model");
+    }
+    return n;
+}
+
+/* Names vocabularies and classes that give the same numbers another meaning. Returns how many. */
+static int list_meanings(const rd_run *r, const rd_ckpt *c, rd_strbuf *list)
+{
+    const uint64_t now[2] = {r->spec.src_vocab_hash, r->spec.tgt_vocab_hash};
+    int n = 0;
+    for (int i = 0; i < 2; i++) {
+        char text[20];
+        const char *was = json_string_value(json_object_get(c->meta, i == 0 ? "src_vocab_hash"
+                                                                            : "tgt_vocab_hash"));
+        (void)snprintf(text, sizeof text, "%016" PRIx64, now[i]);
+        if (was && strcmp(was, text) != 0)
+            init_note(list, &n, i == 0 ? "source vocabulary" : "target vocabulary",
+                      "is another one there");
+    }
+    rd_strbuf why = {0};
+    if (meaning_other_classes(json_object_get(c->meta, "classes"), &r->spec, &why))
+        init_note(list, &n, "classes", rd_strbuf_str(&why));
+    rd_strbuf_release(&why);
+    return n;
+}
+
+static rd_code init_root(rd_run *r, rd_status *st)
+{
+    rd_ckpt c = {0};
+    rd_strbuf missing = {0}, unused = {0};
+    RD_TRY(load_parent(r, &c, st));
+    RD_TRY(rd_params_sync_to_host(r->params, RD_VALUES | RD_SLOTS, st));
+    const int n_other = list_meanings(r, &c, &missing), n_missing = copy_fitting(r, &c, &missing),
+              n_unused = list_unused(r, &c, &unused);
+    if (n_missing == rd_params_n(r->params)) {
+        rd_fail(st, RD_ECKPT, "%s has no weight of this model: %s", c.path,
+                rd_strbuf_str(&missing));
+    } else if (n_missing + n_other > 0 && !r->config.init_allow_missing) {
+        rd_fail(st, RD_ECKPT,
+                "%s does not fit the model: %s; \"init_allow_missing\": true begins all the same, "
+                "with new values for weights that do not fit",
+                c.path, rd_strbuf_str(&missing));
+    } else {
+        rd_info(r->log, "weights from %s, step %" PRId64 ": %d of %d; a new run begins at step 0",
+                c.path, c.step, rd_params_n(r->params) - n_missing, rd_params_n(r->params));
+        if (missing.n) rd_warn(r->log, "init_from: %s", rd_strbuf_str(&missing));
+        if (n_unused) rd_warn(r->log, "init_from: %s", rd_strbuf_str(&unused));
+    }
+done:
+    rd_strbuf_release(&missing);
+    rd_strbuf_release(&unused);
+    rd_ckpt_release(&c);
+    return st->code;
+}
+
+rd_code init_weights(rd_run *r, rd_status *st)
+{
+    if (r->world->rank == 0) (void)init_root(r, st);
+    RD_TRY(run_agree(r, st));
+    RD_TRY(run_spread_weights(r, st));
+done:
+    return st->code;
+}
