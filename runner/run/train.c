@@ -192,6 +192,7 @@ static rd_code evaluate(trainer *t, bool regular, bool *stop, rd_status *st)
     if (v.classes) recorder_evaluation(t->records, r->progress.step, &now);
     if (r->progress.best_step < 0 || !isfinite(r->progress.best) ||
         (now.higher_is_better ? now.value > r->progress.best : now.value < r->progress.best)) {
+        recorder_flush(t->records); /* a resume may begin here and write later lines only */
         if (run_save_best(r, now.value, &own) == RD_OK)
             rd_info(r->log, "best so far: best-%" PRId64 ".npz (%s %.4g)", r->progress.step,
                     now.name, now.value);

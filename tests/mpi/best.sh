@@ -60,7 +60,7 @@ was="0 1e30"
 for i in 1 2 3 4; do
     touch seen; [ ! -e killed/run.log ] || cp killed/run.log seen; lines=$(grep -c "^best so far" seen)
     "$PROG" --config_file=toy.json --logdir=killed --mode=train_eval --set eval_bleu=false --set batch_size=16 \
-        --set eval_frequency=5 --max_steps=100000 > killed.txt 2>&1 &
+        --set eval_frequency=5 --summary_frequency=1 --max_steps=100000 > killed.txt 2>&1 &
     job=$!
     more() { [ "$(grep -c "^best so far" killed/run.log)" -gt "$lines" ]; }
     wait_until 60 more
@@ -68,6 +68,9 @@ for i in 1 2 3 4; do
     kill -KILL $job
     wait $job 2> /dev/null
     expect "kill $i" 0 "" no_worse "$was" killed
+    newest=$(find killed -name '*-*.npz' | sed 's/.*-\([0-9]*\).npz/\1/' | sort -n | tail -n 1)
+    expect "no record before it is lost" 0 "^$newest records$" sh -c "
+        sed -n 's/.*\"step\":\([0-9]*\),.*/\1/p' killed/metrics.jsonl | awk '\$1 <= $newest' | sort -nu | wc -l | sed 's/\$/ records/'"
     was=$(score killed)
 done
 
