@@ -181,7 +181,7 @@ demo: ## installs missing packages, builds, trains spelling to sound with 2 rank
 TESTS_unit := $(UNIT) $(FUZZ) $(filter tests/unit/% tests/scripts/% tests/golden/%,$(SHELLS))
 HOSTS      := $(patsubst %,tests/mpi/%.sh,cluster cluster_train hosts rows_hosts slurm update_hosts)
 LONG       := $(patsubst %,tests/mpi/%.sh,doctor doctor_agree supervise signals watch images) $(wildcard tests/fault/*.sh) \
-              $(BUILD)/tests/golden/images tests/cli/run
+              $(BUILD)/tests/golden/images tests/cli/run tests/scripts/lint_finds.sh
 TESTS_hosts := $(HOSTS)
 TESTS_mpi  := $(filter-out $(HOSTS),$(filter tests/mpi/% tests/fault/%,$(SHELLS)))
 TESTS_cli  := $(if $(wildcard tests/cli/*/cmd),tests/cli/run)
