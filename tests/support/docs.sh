@@ -47,6 +47,7 @@ FAQ.md                 16384
 CHANGELOG.md            2560
 CONTRIBUTING.md         6656
 configs/README.md       8192
+configs/DATA.md         4096
 configs/KEYS.md        40960
 configs/MIGRATING.md    7168
 docker/README.md       14500
