@@ -1,7 +1,7 @@
 /* byte_stream.c -- the bytes of a file, plain or compressed.
  *
- * libarchive's "raw" format decompresses. No program is ever started for it. The first bytes of the file, not its name, decide whether
- * it is compressed. */
+ * libarchive's "raw" format decompresses and starts no program. The first bytes of the file decide
+ * whether it is compressed; its name does not matter. */
 #include "images_impl.h"
 #include "rd/gunzip.h"
 #include <archive.h>

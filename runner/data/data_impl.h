@@ -20,7 +20,8 @@ typedef struct rd_lines_opts {
 } rd_lines_opts;
 
 /* Opens a file: plain or compressed (gzip, xz, bzip2, zstd, recognised by content),
- * "archive!member" (tar or zip, plain or compressed), or "-", standard input. The caller owns *out. */
+ * "archive!member" (tar or zip, plain or compressed), or "-", standard input. The caller owns
+ * *out. */
 rd_code rd_lines_new(const char *path, rd_lines_opts o, rd_lines **out, rd_status *st);
 
 /* Opens plain text in memory, which is borrowed. name: for messages. */

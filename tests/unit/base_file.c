@@ -163,7 +163,7 @@ static void test_damaged_gzip(void **state)
     }
 }
 
-/* Whatever comes before or behind: each member is compared, zeros may follow the last, nothing else may. */
+/* The checksum of each member is compared. Only zeros may follow the last member. */
 static void test_members(void **state)
 {
     (void)state;

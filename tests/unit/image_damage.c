@@ -1,5 +1,5 @@
-/* image_damage.c -- images that are damaged, or that cost too much: what is decoded, what is said, and when too many of
- * them end the run. */
+/* image_damage.c -- images that are damaged, or that cost too much: what is decoded, what is
+ * reported, and when too many of them end the run. */
 #include "../../runner/data/images_impl.h"
 #include "test.h"
 #include "image_files.h"
@@ -32,8 +32,8 @@ static void add_chunk(png *x, const char *name, const void *data, size_t n)
     add32(x, crc);
 }
 
-/* A colour PNG whose stream is cut into chunks of at most `piece` bytes. filter: of row 3. more: bytes of the stream
- * behind the image. */
+/* A colour PNG whose stream is cut into chunks of at most `piece` bytes. filter: of row 3. more:
+ * bytes of the stream behind the image. */
 static void make_png(png *x, int filter, size_t piece, size_t more)
 {
     uint8_t raw[RAW + 64] = {0}, packed[MAX], head[13] = {0, 0, 0, W, 0, 0, 0, H, 8, 2, 0, 0, 0};

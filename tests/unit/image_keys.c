@@ -1,5 +1,5 @@
-/* image_keys.c -- which files of a WebDataset shard are one sample, also with dots in keys; hard links in archives;
- * what is said about files that are skipped. */
+/* image_keys.c -- which files of a WebDataset shard are one sample, also with dots in keys; hard
+ * links in archives; what is said about files that are skipped. */
 #include "../../runner/data/images_impl.h"
 #include "test.h"
 #include "image_files.h"
@@ -157,7 +157,8 @@ static void check_link(void **state)
     shell("rm -r l");
 }
 
-/* A shard and a tar of tars with links are read like those without: the same pixels, labels and order. */
+/* A shard and a tar of tars with links are read like those without links: the same pixels, labels
+ * and order. */
 static void test_linked_sets(void **state)
 {
     (void)state;
