@@ -21,6 +21,7 @@ base=(--config_file=toy.json --max_steps=100000000 --summary_frequency=1)
 mpi=($MPIRUN -np 2)
 
 start() { # WORDS...: runs them in the background, with output in said; $job is the pid
+    : > said # the text of the start before is not waited for
     timeout 100 "$@" > said 2>&1 < /dev/null &
     job=$!
     wait_until 60 pgrep -P $job

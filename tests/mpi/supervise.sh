@@ -159,6 +159,7 @@ run=(--config_file=toy.json --max_steps=120 --checkpoint_frequency=0 --summary_f
 # shellcheck disable=SC2206 # $MPIRUN is several words
 mpi=($MPIRUN -np 2 "$PROG")
 expect "undisturbed" 0 "done: step 120" timeout 150 "${mpi[@]}" "${run[@]}" --logdir=whole
+: > said # it still has the steps of earlier jobs
 timeout 200 "$PROG" --restarts=3 --restart_delay=0.1 -- "${mpi[@]}" "${run[@]}" --logdir=killed > said 2>&1 &
 sup=$!
 wait_until 60 grep -q "^step 30 " said
@@ -170,6 +171,7 @@ expect "after one restart, from a checkpoint" 0 "restart 1 of 3 .* checkpoint of
 expect "resumed" 0 "resuming from killed/model-" cat said
 expect "to the bytes of the undisturbed run" 0 "" "$same" whole/model-120.npz killed/model-120.npz
 expect "run.log tells it too" 0 "restart 1 of 3" cat killed/run.log
+: > said
 timeout 120 "$PROG" --restarts=3 -- "${mpi[@]}" "${run[@]}" --max_steps=100000000 --logdir=stopped > said 2>&1 &
 sup=$!
 wait_until 60 grep -q "^step 20" said

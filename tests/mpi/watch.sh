@@ -36,6 +36,7 @@ usual=$naps
 quiet "ranks that share no memory" 3 unshared "no word" "-eq 0"
 expect "and that is said" 0 "cannot watch each other" cat "$work/out"
 paused() { # stops all ranks for 2 s in the middle; rank 0 continues a moment before the others
+    : > "$work/out" # the output before has a step 10, too
     run -np 3 "$watch" fine 40 &
     local job=$! pid
     wait_until 60 grep -q "^step 10" "$work/out"
