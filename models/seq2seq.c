@@ -28,6 +28,8 @@ static const char *const cell_types[] = {
 #include "cells.inc"
     NULL};
 #undef RD_ENTRY
+static const char *const decoder_types[] = {
+    [RD_DECODER_GREEDY] = "greedy", [RD_DECODER_BEAM_SEARCH] = "beam_search", NULL};
 static const char *const attention_types[] = {[ATTENTION_BAHDANAU] = "bahdanau",
                                               [ATTENTION_LUONG] = "luong",
                                               [ATTENTION_GNMT] = "gnmt",
@@ -38,7 +40,7 @@ typedef struct seq2seq_config {
     encoder_type encoder_type;
     const char *encoder_cell_type, *decoder_cell_type;
     attention_type attention_type;
-    const char *decoder_type;
+    rd_decoder_type decoder_type;
     int64_t encoder_cell_units, encoder_layers, src_emb_size, decoder_cell_units, decoder_layers,
         tgt_emb_size, attention_layer_size;
     double enc_in, enc_out, dec_in, dec_out, softmax_temperature, length_penalty, init_scale;
@@ -106,8 +108,9 @@ static const rd_option rows[] = {
                 "multiplies the luong score by a learned scalar"),
     RD_OPT_BOOL(T, use_attention, use_attention, "false", "attention is always on",
                 RD_WITHOUT_EFFECT),
-    RD_OPT_STRING(T, decoder_type, decoder_type, "\"greedy\"",
-                  "beam_search: beam search in eval and infer mode; any other word: greedy"),
+    RD_OPT_ENUM(T, decoder_type, decoder_type, "\"greedy\"", decoder_types,
+                "beam_search: beam search in eval and infer mode; any other word: greedy",
+                RD_OTHER_WORDS),
     RD_OPT_INT(T, beam_width, beam_width, "1", 1, 1000, "number of hypotheses of beam search"),
     RD_OPT_REAL(T, length_penalty, length_penalty, "0.0", 0, 10,
                 "exponent of the length penalty in infer mode; eval mode uses 0"),

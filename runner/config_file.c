@@ -12,9 +12,9 @@
  * the key in a file only gets a note. */
 static rd_code beam_search(rd_config *c, const rd_cli *cli, char note[256], rd_status *st)
 {
-    const char *type = json_string_value(rd_config_get(c, "decoder_type"));
+    const int type = rd_config_choice(c, "decoder_type");
     const double width = json_number_value(rd_config_get(c, "beam_width"));
-    if (!type || strcmp(type, "beam_search") == 0 || width <= 1.0) return RD_OK;
+    if (type < 0 || type == RD_DECODER_BEAM_SEARCH || width <= 1.0) return RD_OK;
     if (cli->beam_width_given && strcmp(rd_config_where(c, "decoder_type"), "--set") != 0) {
         (void)snprintf(note, 256, "decoder_type is beam_search, from --beam_width");
         return rd_config_put(c, "decoder_type", json_string("beam_search"), "--beam_width", st);
@@ -23,7 +23,7 @@ static rd_code beam_search(rd_config *c, const rd_cli *cli, char note[256], rd_s
         (void)snprintf(note, 256,
                        "beam_width %.0f has no effect while decoder_type is %.64s; add --set "
                        "decoder_type=beam_search",
-                       width, type);
+                       width, json_string_value(rd_config_get(c, "decoder_type")));
     return RD_OK;
 }
 

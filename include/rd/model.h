@@ -48,6 +48,9 @@ typedef struct rd_loss_out {
     const float *probability; /* [n] probability of that class */
 } rd_loss_out;
 
+/* Values of the key decoder_type. */
+typedef enum rd_decoder_type { RD_DECODER_GREEDY, RD_DECODER_BEAM_SEARCH } rd_decoder_type;
+
 typedef struct rd_decode_config {
     int64_t beam_width; /* 1: greedy */
     double length_penalty;

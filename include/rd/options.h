@@ -63,7 +63,9 @@ enum {
     RD_OPT_ACCEPTED = 1,
     /* OpenSeq2Seq's configs have the key whether it takes effect or not: rd_config_check_owners
      * notes it where it would refuse another key. */
-    RD_OPT_CARRIED = 2
+    RD_OPT_CARRIED = 2,
+    /* Any word is accepted: one that is not among the choices counts as the first choice. */
+    RD_OPT_OPEN = 4
 };
 
 typedef struct rd_option {
@@ -82,7 +84,8 @@ typedef struct rd_option {
     /* Closed range of a number, or of each element of a list. */
     double min, max;
     /* Words that the value may be; ends with NULL. Case does not matter; the struct gets the word
-     * in the spelling of this list (RD_STRING) or its index (RD_ENUM). NULL: any string. */
+     * in the spelling of this list (RD_STRING) or its index (RD_ENUM). NULL: any string.
+     * RD_OPT_OPEN allows other words. */
     const char *const *choices;
     /* One sentence for people: what the key does. */
     const char *help;
@@ -153,6 +156,8 @@ typedef struct rd_option_group {
 #define RD_WITHOUT_EFFECT .flags = RD_OPT_ACCEPTED
 /* OpenSeq2Seq's configs have the key whether it takes effect or not (see RD_OPT_CARRIED): */
 #define RD_CARRIED .flags = RD_OPT_CARRIED
+/* Any other word counts as the first choice (see RD_OPT_OPEN): */
+#define RD_OTHER_WORDS .flags = RD_OPT_OPEN
 
 #define RD_OPT_END  \
     {               \
@@ -207,6 +212,8 @@ void rd_config_drop(rd_config *c, const char *key);
 bool rd_config_has(const rd_config *c, const char *key);
 /* Returns the value of a key, or its default. NULL: none. Borrowed. */
 const json_t *rd_config_get(const rd_config *c, const char *key);
+/* Returns the value of an RD_OPT_ENUM key, or its default, as the index of the word. -1: none. */
+int rd_config_choice(const rd_config *c, const char *key);
 /* Returns the i-th unknown key; NULL past the end. */
 const char *rd_config_unknown(const rd_config *c, int i);
 /* Returns where the value of a key comes from: "x.json:12:5", "--set", "default", "not set", or the

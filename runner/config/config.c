@@ -370,6 +370,13 @@ const json_t *rd_config_get(const rd_config *c, const char *key)
     return !e ? NULL : e->value ? e->value : e->def;
 }
 
+int rd_config_choice(const rd_config *c, const char *key)
+{
+    const rd_entry *e = rd_config_entry(c, key);
+    const char *word = json_string_value(rd_config_get(c, key));
+    return word && e->o->choices ? rd_option_choice(e->o, word) : -1;
+}
+
 const char *rd_config_unknown(const rd_config *c, int i)
 {
     return i >= 0 && i < c->n_unknown ? c->unknown[i].key : NULL;

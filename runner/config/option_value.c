@@ -49,7 +49,7 @@ int rd_option_choice(const rd_option *o, const char *s)
 {
     for (int i = 0; o->choices[i]; i++)
         if (!strcasecmp(o->choices[i], s)) return i;
-    return -1;
+    return o->flags & RD_OPT_OPEN ? 0 : -1;
 }
 
 const char *rd_option_word(const rd_option_group *g, const char *key, int value)

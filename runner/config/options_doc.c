@@ -162,7 +162,7 @@ static json_t *schema_of(const rd_option *o)
         ok &= options_doc_put(obj, "items", items) &&
               options_doc_put(obj, "minItems", json_integer(1));
     }
-    if (o->choices) ok &= put_choices(obj, o->choices);
+    if (o->choices && !(o->flags & RD_OPT_OPEN)) ok &= put_choices(obj, o->choices);
     if (o->def) ok &= options_doc_put(obj, "default", json_loads(o->def, JSON_DECODE_ANY, NULL));
     if (ok) return obj;
     json_decref(obj);

@@ -212,7 +212,6 @@ rd_code run_agree(rd_run *r, rd_status *st);
 /* Values of keys of other groups, in effect; `dflt` where a key has none. */
 double run_real(const rd_run *r, const char *key, double dflt);
 bool run_flag(const rd_run *r, const char *key, bool dflt);
-const char *run_string(const rd_run *r, const char *key, const char *dflt);
 
 /* Reads the keys that control decoding. penalty: use length_penalty. */
 void run_decode_config(const rd_run *r, bool penalty, rd_decode_config *out);

@@ -23,15 +23,9 @@ bool run_flag(const rd_run *r, const char *key, bool dflt)
     return json_is_boolean(v) ? json_is_true(v) : dflt;
 }
 
-const char *run_string(const rd_run *r, const char *key, const char *dflt)
-{
-    const json_t *v = rd_config_get(r->keys, key);
-    return json_is_string(v) ? json_string_value(v) : dflt;
-}
-
 void run_decode_config(const rd_run *r, bool penalty, rd_decode_config *out)
 {
-    const bool beam = strcmp(run_string(r, "decoder_type", "greedy"), "beam_search") == 0;
+    const bool beam = rd_config_choice(r->keys, "decoder_type") == RD_DECODER_BEAM_SEARCH;
     out->beam_width = beam ? (int64_t)run_real(r, "beam_width", 1.0) : 1;
     out->length_penalty = beam && penalty ? run_real(r, "length_penalty", 0.0) : 0.0;
 }

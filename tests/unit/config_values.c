@@ -414,7 +414,43 @@ static void borrowed_values_stay(void **state)
     rd_config_free(NULL);
 }
 
-RD_TESTS("config_values", TEST(defaults), TEST(values_of_a_file), TEST(groups_agree),
-         TEST(put_and_drop), TEST(set_null), TEST(unknown_keys), TEST(missing_keys), TEST(records),
-         TEST(borrowed_values_stay), TEST_ROWS(check_set, set_rows),
-         TEST_ROWS(check_place, place_rows))
+/* RD_OTHER_WORDS: a word that is not among the choices counts as the first one. */
+static void other_words(void **state)
+{
+    (void)state;
+    typedef struct open_config {
+        cell_kind cell;
+    } open_config;
+    static const rd_option rows[] = {
+        RD_OPT_ENUM(open_config, mood, cell, "\"gru\"", cells, "a mood", RD_OTHER_WORDS),
+        RD_OPT_END,
+    };
+    static const rd_option_group group = {"open", "moods", rows, sizeof(open_config)};
+    static const rd_option_group *const list[] = {&group};
+    static const struct {
+        const char *text;
+        cell_kind expected;
+    } tries[] = {{"{\"mood\": \"gru\"}", CELL_GRU},
+                 {"{\"mood\": \"GRU\"}", CELL_GRU},
+                 {"{\"mood\": \"greedy\"}", CELL_LSTM},
+                 {"{\"mood\": \"\"}", CELL_LSTM},
+                 {"{}", CELL_GRU}};
+    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
+        rd_status st = {0};
+        rd_config *c = NULL;
+        open_config t;
+        assert_int_equal(rd_config_new("x.json", tries[i].text, strlen(tries[i].text), list, 1,
+                                       false, &c, &st),
+                         RD_OK);
+        assert_int_equal(rd_config_choice(c, "mood"), tries[i].expected);
+        assert_int_equal(rd_config_choice(c, "nothing"), -1);
+        assert_int_equal(rd_config_read(c, &group, RD_MODE_TRAIN, &t, &st), RD_OK);
+        assert_int_equal(t.cell, tries[i].expected);
+        rd_config_free(c);
+    }
+}
+
+RD_TESTS("config_values", TEST(defaults), TEST(other_words), TEST(values_of_a_file),
+         TEST(groups_agree), TEST(put_and_drop), TEST(set_null), TEST(unknown_keys),
+         TEST(missing_keys), TEST(records), TEST(borrowed_values_stay),
+         TEST_ROWS(check_set, set_rows), TEST_ROWS(check_place, place_rows))
