@@ -1,17 +1,20 @@
 /* npz_same.c -- compares two .npz archives, or two JSON files.
  *
- *     npz_same [--manifest] A.npz B.npz
- *     npz_same --json A.json B.json
+ *     npz_same [--new_keys] [--manifest] A.npz B.npz
+ *     npz_same [--new_keys] --json A.json B.json
  *
  * Compares names, types, shapes and bytes of all arrays. With --manifest, also the values in
  * manifest.json, which names the number of ranks. The order of keys in a JSON object is not
- * compared. Exit status 0: equal; 1: different, and the first difference is printed. */
+ * compared. With --new_keys, a key that only B has is no difference. Exit status 0: equal;
+ * 1: different, and the first difference is printed. */
 #include "rd/file.h"
 #include "rd/npz.h"
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static bool new_keys;
 
 static bool same(const rd_array *a, const rd_array *b)
 {
@@ -36,9 +39,11 @@ static int json_differs(const char *path, const json_t *a, const json_t *b)
             if (!json_object_get(b, key)) return printf("%s: only in the first\n", inner), 1;
             if (json_differs(inner, value, json_object_get(b, key))) return 1;
         }
-        json_object_foreach((json_t *)b, key, value) if (!json_object_get(a, key)) return printf(
-            "%s.%s: only in the second\n", path, key),
-            1;
+        json_object_foreach((json_t *)b, key, value)
+        {
+            if (!new_keys && !json_object_get(a, key))
+                return printf("%s.%s: only in the second\n", path, key), 1;
+        }
         return 0;
     }
     if (json_equal(a, b)) return 0;
@@ -104,11 +109,14 @@ int main(int argc, char **argv)
     rd_status st = {0};
     rd_npz *x = NULL, *y = NULL;
     int differ = 1;
+    new_keys = argc > 1 && strcmp(argv[1], "--new_keys") == 0;
+    argc -= new_keys;
+    argv += new_keys;
     const bool manifest = argc == 4 && strcmp(argv[1], "--manifest") == 0,
                json = argc == 4 && strcmp(argv[1], "--json") == 0;
     if (argc != 3 + manifest + json) {
-        fprintf(stderr,
-                "usage: npz_same [--manifest] A.npz B.npz, npz_same --json A.json B.json\n");
+        fprintf(stderr, "usage: npz_same [--new_keys] [--manifest] A.npz B.npz, "
+                        "npz_same [--new_keys] --json A.json B.json\n");
         return (int)RD_EUSAGE;
     }
     if (json) {
