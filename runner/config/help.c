@@ -6,10 +6,10 @@ enum { FLAG_INDENT = 30, KEY_INDENT = 32, FIELD_INDENT = 11 };
 
 const char *const rd_help_examples[][2] = {
     {"mpirun -np 4 run_dist --config_file=x.json --logdir=logs/x", "trains on 4 ranks"},
-    {"run_dist --config_file=x.json --logdir=logs/x --mode=infer", "uses the checkpoint"},
+    {"run_dist --config_file=x.json --logdir=logs/x --mode=infer", "writes outputs"},
     {"run_dist --mode=bench --model=resnet50 --batch_size=16", "measures speed"},
     {"run_dist --mode=doctor --hosts=host1:2,host2:2", "examines hosts"},
-    {"run_dist --restarts=5 -- mpirun -np 4 run_dist ...", "restarts after failures"},
+    {"run_dist --restarts=5 -- mpirun -np 4 run_dist ...", "restarts up to 5x"},
     {NULL, NULL}};
 
 static void flag_left(const rd_flag *f, char out[64])
@@ -24,8 +24,7 @@ static void print_flags(FILE *out)
           out);
     for (int i = 0; rd_help_examples[i][0]; i++)
         fprintf(out, "  %-60s%s\n", rd_help_examples[i][0], rd_help_examples[i][1]);
-    fputs("\nflags (--flag=value or --flag value; a unique beginning is enough; --noflag: off)\n",
-          out);
+    fputs("\nflags (--flag=value or --flag value; unique beginnings work; --noflag: off)\n", out);
     for (int i = 0; i < rd_n_flags; i++) {
         char left[64];
         if (!rd_flags[i].brief) continue;
@@ -37,7 +36,7 @@ static void print_flags(FILE *out)
           "      --help=TOPIC  ",
           out);
     for (int i = 0; i < rd_n_topics; i++) fprintf(out, "%s, ", rd_topics[i].name);
-    fputs("bench (flags of bench mode)\n", out);
+    fputs("bench (its flags)\n", out);
 }
 
 static void topic_text(const rd_topic *t, FILE *out)
