@@ -118,9 +118,9 @@ rd_code rd_backend_upload(rd_backend *b, void *to, const void *host, size_t byte
 rd_code rd_backend_download(rd_backend *b, void *host, const void *from, size_t bytes,
                             rd_status *st);
 /* Makes a host array readable for kernels. On a CPU *out is the array itself, else a copy in `a`,
- * whose allocation has `room` bytes (at least `bytes`). If host is NULL, *out is NULL. out: address
- * of any object pointer. */
-rd_code rd_backend_lend(rd_backend *b, rd_arena *a, const void *host, size_t bytes, size_t room,
+ * whose allocation has `capacity` bytes (at least `bytes`). If host is NULL, *out is NULL. out:
+ * address of any object pointer. */
+rd_code rd_backend_lend(rd_backend *b, rd_arena *a, const void *host, size_t bytes, size_t capacity,
                         void *out, rd_status *st);
 /* Copies n elements of any type to the host as float32. Waits for the device. scratch: an arena in
  * the backend's memory. */

@@ -81,46 +81,46 @@ const char *rd_gpu_take_note(rd_gpu *g);
 
 /* ---- memory ---- */
 /* Allocates device memory, 256-byte aligned, contents undefined. out: address of any object
- * pointer. The caller owns the memory and returns it with rd_gpu_put. */
-rd_code rd_gpu_get(rd_gpu *g, size_t bytes, void *out, rd_status *st);
-/* Frees memory of rd_gpu_get. NULL is allowed. Waits. */
-void rd_gpu_put(rd_gpu *g, void *p);
+ * pointer. The caller owns the memory and returns it with rd_gpu_memory_free. */
+rd_code rd_gpu_memory_new(rd_gpu *g, size_t bytes, void *out, rd_status *st);
+/* Frees memory of rd_gpu_memory_new. NULL is allowed. Waits. */
+void rd_gpu_memory_free(rd_gpu *g, void *p);
 /* Copies from the host to the device. The host array is copied into pinned memory first, so the
  * caller may change it after the return. One exception: arrays above 64 KiB in memory of
- * rd_gpu_host_get are read later, at their turn. */
-rd_code rd_gpu_up(rd_gpu *g, void *device, const void *host, size_t bytes, rd_status *st);
+ * rd_gpu_host_new are read later, at their turn. */
+rd_code rd_gpu_upload(rd_gpu *g, void *device, const void *host, size_t bytes, rd_status *st);
 /* Copies from the device to the host. Waits. */
-rd_code rd_gpu_down(rd_gpu *g, void *host, const void *device, size_t bytes, rd_status *st);
+rd_code rd_gpu_download(rd_gpu *g, void *host, const void *device, size_t bytes, rd_status *st);
 /* Copies on the device. */
 rd_code rd_gpu_copy(rd_gpu *g, void *to, const void *from, size_t bytes, rd_status *st);
 /* Fills device memory with zero bytes. */
 rd_code rd_gpu_zero(rd_gpu *g, void *device, size_t bytes, rd_status *st);
 /* Waits until all queued work is done. */
 rd_code rd_gpu_wait(rd_gpu *g, rd_status *st);
-/* Allocates pinned host memory, 256-byte aligned, contents undefined. rd_gpu_up from this memory
- * needs no further copy and does not wait. out: address of any object pointer. The caller owns the
- * memory and returns it with rd_gpu_host_put. A failure (RD_EENV) does not stick: the caller can
- * use ordinary memory instead. */
-rd_code rd_gpu_host_get(rd_gpu *g, size_t bytes, void *out, rd_status *st);
-/* Waits until every rd_gpu_up from the pinned allocation that contains p has read it. The caller
- * may then write to it again. Returns at once if p is not in pinned memory. Does not wait for work
- * that was queued after those uploads. */
+/* Allocates pinned host memory, 256-byte aligned, contents undefined. rd_gpu_upload from this
+ * memory needs no further copy and does not wait. out: address of any object pointer. The caller
+ * owns the memory and returns it with rd_gpu_host_free. A failure (RD_EENV) does not stick: the
+ * caller can use ordinary memory instead. */
+rd_code rd_gpu_host_new(rd_gpu *g, size_t bytes, void *out, rd_status *st);
+/* Waits until every rd_gpu_upload from the pinned allocation that contains p has read it. The
+ * caller may then write to it again. Returns at once if p is not in pinned memory. Does not wait
+ * for work that was queued after those uploads. */
 rd_code rd_gpu_host_wait(rd_gpu *g, const void *p, rd_status *st);
-/* Frees memory of rd_gpu_host_get. NULL is allowed. Waits. */
-void rd_gpu_host_put(rd_gpu *g, void *p);
-/* Starts the upload of an array in memory of rd_gpu_host_get now. The upload has its own stream,
- * beside the work that was queued before. The next rd_gpu_up of the array, or of its first bytes,
- * finds it on the device, and work queued from there on waits for it. rd_gpu_host_wait cancels
- * this: a later rd_gpu_up reads what the array then contains. The call does nothing for arrays of
- * up to 64 KiB, for other memory, and if the device has no memory for the array. */
+/* Frees memory of rd_gpu_host_new. NULL is allowed. Waits. */
+void rd_gpu_host_free(rd_gpu *g, void *p);
+/* Starts the upload of an array in memory of rd_gpu_host_new now. The upload has its own stream,
+ * beside the work that was queued before. The next rd_gpu_upload of the array, or of its first
+ * bytes, finds it on the device, and work queued from there on waits for it. rd_gpu_host_wait
+ * cancels this: a later rd_gpu_upload reads what the array then contains. The call does nothing for
+ * arrays of up to 64 KiB, for other memory, and if the device has no memory for the array. */
 rd_code rd_gpu_up_ahead(rd_gpu *g, const void *host, size_t bytes, rd_status *st);
 
 typedef struct rd_gpu_ahead_counts {
     /* number of arrays of rd_gpu_up_ahead */
     int64_t sent;
-    /* number of arrays in `sent` that rd_gpu_up found on the device */
+    /* number of arrays in `sent` that rd_gpu_upload found on the device */
     int64_t taken;
-    /* number of arrays that rd_gpu_up read from pinned memory itself */
+    /* number of arrays that rd_gpu_upload read from pinned memory itself */
     int64_t late;
     /* bytes of device memory */
     uint64_t bytes;
@@ -130,19 +130,19 @@ typedef struct rd_gpu_ahead_counts {
 
 /* Writes the counts of rd_gpu_up_ahead so far to *out. */
 void rd_gpu_count_ahead(const rd_gpu *g, rd_gpu_ahead_counts *out);
-/* Returns the bytes of rd_gpu_get that are in use now. */
+/* Returns the bytes of rd_gpu_memory_new that are in use now. */
 uint64_t rd_gpu_in_use(const rd_gpu *g);
 /* Returns the largest value of rd_gpu_in_use so far. */
 uint64_t rd_gpu_peak(const rd_gpu *g);
-/* Returns whether st is the failure of an rd_gpu_get for which the GPU had too little memory. Then
- * *asked gets the bytes that the last such call asked for, *left the bytes that were free. Such a
- * failure does not stick. */
+/* Returns whether st is the failure of an rd_gpu_memory_new for which the GPU had too little
+ * memory. Then *asked gets the bytes that the last such call asked for, *left the bytes that were
+ * free. Such a failure does not stick. */
 bool rd_gpu_short(const rd_gpu *g, const rd_status *st, uint64_t *asked, uint64_t *left);
 
-/* Declares that [p, p + n) holds parameters, until rd_gpu_put frees the range. They change only
- * before a call of rd_gpu_weights_changed. The gpu keeps copies of them in other types or orders. A
- * product or convolution renews a copy when it needs it after a change. Several ranges are
- * allowed. */
+/* Declares that [p, p + n) holds parameters, until rd_gpu_memory_free frees the range. They change
+ * only before a call of rd_gpu_weights_changed. The gpu keeps copies of them in other types or
+ * orders. A product or convolution renews a copy when it needs it after a change. Several ranges
+ * are allowed. */
 rd_code rd_gpu_hold(rd_gpu *g, const float *p, int64_t n, rd_status *st);
 /* Marks all copies of held parameters as out of date. */
 void rd_gpu_weights_changed(rd_gpu *g);

@@ -44,7 +44,7 @@ typedef struct rd_gpu_choice {
     bool shared;
     /* text for the banner: "2 x NVIDIA H100 80GB HBM3 on node07, one rank each". It is "" if the
      * program has no GPU backend and the config does not ask for one. */
-    char say[560];
+    char text[560];
 } rd_gpu_choice;
 
 /* Chooses the device for all ranks. seat[n]: one per rank, in rank order. compiled: the program has

@@ -44,11 +44,11 @@ static rd_code measure_gpu_peak(rd_run *r, int n, bench_result *v, rd_status *st
         const size_t bytes = (size_t)(size * size) * one;
         rd_status own = {0};
         unsigned char *x = NULL;
-        if (rd_gpu_get(g, 3 * bytes, &x, &own) != RD_OK) break;
+        if (rd_gpu_memory_new(g, 3 * bytes, &x, &own) != RD_OK) break;
         best_s = INFINITY;
         const rd_gpu_operand a = {x, type, size}, b = {x + bytes, type, size},
                              c = {x + 2 * bytes, type, size};
-        (void)rd_gpu_up(g, c.at, pattern, sizeof pattern, st);
+        (void)rd_gpu_upload(g, c.at, pattern, sizeof pattern, st);
         (void)rd_gpu_cast(g, PATTERN, c.at, RD_FLOAT32, x, type, false, st);
         for (size_t have = PATTERN * one; have < 2 * bytes && st->code == RD_OK; have *= 2)
             (void)rd_gpu_copy(g, x + have, x, have < 2 * bytes - have ? have : 2 * bytes - have,
@@ -62,7 +62,7 @@ static rd_code measure_gpu_peak(rd_run *r, int n, bench_result *v, rd_status *st
             if (rd_gpu_between(g, MARK_BEGIN, MARK_END, &seconds, st) == RD_OK && i > 0)
                 best_s = fmin(best_s, seconds);
         }
-        rd_gpu_put(g, x);
+        rd_gpu_memory_free(g, x);
         RD_TRY(st->code);
         v->peak = fmax(v->peak, 2.0 * (double)size * (double)size * (double)size / best_s);
     }

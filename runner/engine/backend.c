@@ -90,11 +90,11 @@ rd_code rd_backend_download(rd_backend *b, void *host, const void *from, size_t 
     return b->vt->download(b, host, from, bytes, st);
 }
 
-rd_code rd_backend_lend(rd_backend *b, rd_arena *a, const void *host, size_t bytes, size_t room,
+rd_code rd_backend_lend(rd_backend *b, rd_arena *a, const void *host, size_t bytes, size_t capacity,
                         void *out, rd_status *st)
 {
     void *p = NULL;
-    if (host) (void)b->vt->lend(b, a, host, bytes, room, &p, st);
+    if (host) (void)b->vt->lend(b, a, host, bytes, capacity, &p, st);
     memcpy(out, &p, sizeof p);
     return st->code;
 }

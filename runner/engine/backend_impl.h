@@ -22,7 +22,7 @@ typedef struct rd_backend_vt {
     rd_code (*copy)(rd_backend *b, void *to, const void *from, size_t bytes, rd_status *st);
     rd_code (*upload)(rd_backend *b, void *to, const void *host, size_t bytes, rd_status *st);
     rd_code (*download)(rd_backend *b, void *host, const void *from, size_t bytes, rd_status *st);
-    rd_code (*lend)(rd_backend *b, rd_arena *a, const void *host, size_t bytes, size_t room,
+    rd_code (*lend)(rd_backend *b, rd_arena *a, const void *host, size_t bytes, size_t capacity,
                     void **out, rd_status *st);
     rd_code (*read)(rd_backend *b, rd_arena *scratch, int64_t n, const void *from, rd_element type,
                     float *out, rd_status *st);

@@ -76,7 +76,7 @@ static void arena_borrow(arena *a, float *x)
 static rd_code to_host(const rd_params *p, arena *a, int64_t n, rd_status *st)
 {
     if (!a->device || a->newer != DEVICE_NEWER) return st->code;
-    if (rd_gpu_down(p->gpu, a->x, a->device, (size_t)n * sizeof(float), st) == RD_OK)
+    if (rd_gpu_download(p->gpu, a->x, a->device, (size_t)n * sizeof(float), st) == RD_OK)
         a->newer = SAME;
     return st->code;
 }
@@ -84,7 +84,8 @@ static rd_code to_host(const rd_params *p, arena *a, int64_t n, rd_status *st)
 static rd_code to_device(const rd_params *p, arena *a, int64_t n, rd_status *st)
 {
     if (!p->gpu || a->newer != HOST_NEWER) return st->code;
-    if (rd_gpu_up(p->gpu, a->device, a->x, (size_t)n * sizeof(float), st) != RD_OK) return st->code;
+    if (rd_gpu_upload(p->gpu, a->device, a->x, (size_t)n * sizeof(float), st) != RD_OK)
+        return st->code;
     a->newer = SAME;
     rd_gpu_weights_changed(p->gpu);
     return st->code;
@@ -92,7 +93,7 @@ static rd_code to_device(const rd_params *p, arena *a, int64_t n, rd_status *st)
 
 static rd_code device_arena_new(rd_params *p, arena *a, int64_t n, const char *what, rd_status *st)
 {
-    if (rd_gpu_get(p->gpu, (size_t)(n + ROUND) * sizeof(float), &a->device, st) != RD_OK)
+    if (rd_gpu_memory_new(p->gpu, (size_t)(n + ROUND) * sizeof(float), &a->device, st) != RD_OK)
         rd_status_prefix(st,
                          "%s do not fit, whatever the batch_size; use a smaller model, or a GPU "
                          "with more memory",
@@ -103,7 +104,7 @@ static rd_code device_arena_new(rd_params *p, arena *a, int64_t n, const char *w
 
 static void device_arena_free(rd_params *p, arena *a)
 {
-    if (p->gpu) rd_gpu_put(p->gpu, a->device);
+    if (p->gpu) rd_gpu_memory_free(p->gpu, a->device);
     a->device = NULL;
 }
 

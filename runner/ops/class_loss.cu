@@ -140,7 +140,7 @@ extern "C" rd_code rd_cuda_class_loss_forward(rd_call *c, rd_status *st)
                                c->out[0]->v));
     if (!a->loss_sum && !a->nll_sum && w.bytes == w.argmax) return RD_OK;
     RD_TRY_OR_RETURN(rd_arena_get(c->scratch, w.bytes, &got, st));
-    RD_TRY_OR_RETURN(rd_gpu_down(gpu, got, out, w.bytes, st));
+    RD_TRY_OR_RETURN(rd_gpu_download(gpu, got, out, w.bytes, st));
     if (a->loss_sum) memcpy(a->loss_sum, got, sizeof *a->loss_sum);
     if (a->nll_sum) memcpy(a->nll_sum, got + sizeof(double), sizeof *a->nll_sum);
     if (a->argmax) memcpy(a->argmax, got + w.argmax, (size_t)n * sizeof *a->argmax);

@@ -189,7 +189,7 @@ extern "C" rd_code rd_cuda_softmax_xent_forward(rd_call *c, rd_status *st)
                                c->out[0]->v));
     if (!a->loss_sum && !a->argmax && !a->nll) return RD_OK;
     RD_TRY_OR_RETURN(rd_arena_get(c->scratch, w.bytes, &got, st));
-    RD_TRY_OR_RETURN(rd_gpu_down(gpu, got, out, w.bytes, st));
+    RD_TRY_OR_RETURN(rd_gpu_download(gpu, got, out, w.bytes, st));
     if (a->loss_sum) memcpy(a->loss_sum, got, sizeof *a->loss_sum);
     if (a->argmax) memcpy(a->argmax, got + w.argmax, (size_t)N * sizeof *a->argmax);
     if (a->nll) memcpy(a->nll, got + w.nll, (size_t)N * sizeof *a->nll);

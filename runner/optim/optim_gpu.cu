@@ -191,7 +191,7 @@ static rd_code send_blocks(rd_optim_gpu *d, const rd_optim_blocks *from, rd_gpu_
         list[b].param = k->param;
         list[b].row = (int32_t)k->row;
     }
-    (void)rd_gpu_up(d->gpu, to, list, bytes, st);
+    (void)rd_gpu_upload(d->gpu, to, list, bytes, st);
     free(list);
     return st->code;
 }
@@ -214,7 +214,7 @@ static rd_code send_params(rd_optim_gpu *d, const rd_optim *o, rd_status *st)
         while (b < o->norm.n && o->norm.at[b].param == i) b++;
         q->n = (int32_t)b - q->first;
     }
-    (void)rd_gpu_up(d->gpu, d->param, list, (size_t)n * sizeof *list, st);
+    (void)rd_gpu_upload(d->gpu, d->param, list, (size_t)n * sizeof *list, st);
     free(list);
     return st->code;
 }
@@ -230,7 +230,7 @@ static rd_code optim_gpu_fill(rd_optim_gpu *d, const rd_optim *o, rd_status *st)
     lay_out(d, o, &r);
     d->back = static_cast<rd_gpu_outcome *>(malloc(outcome_bytes(o)));
     if (!d->back) return rd_fail(st, RD_EENV, "out of memory for the optimizer");
-    RD_TRY_OR_RETURN(rd_gpu_get(d->gpu, r.used, &d->base, st));
+    RD_TRY_OR_RETURN(rd_gpu_memory_new(d->gpu, r.used, &d->base, st));
     r.base = static_cast<unsigned char *>(d->base);
     r.used = 0;
     lay_out(d, o, &r);
@@ -243,7 +243,7 @@ static void optim_gpu_close(rd_optim *o)
 {
     rd_optim_gpu *d = o->gpu;
     if (!d) return;
-    rd_gpu_put(d->gpu, d->base);
+    rd_gpu_memory_free(d->gpu, d->base);
     free(d->back);
     free(d);
     o->gpu = NULL;
@@ -312,8 +312,8 @@ static rd_code optim_gpu_step(rd_optim *o, const rd_optim_job *job, rd_optim_sta
     RD_TRY_OR_RETURN(rd_params_sync_to_device(o->p, RD_VALUES | RD_GRADS | RD_SLOTS, st));
     RD_TRY_OR_RETURN(first_sweep(o, job->scale, job->weights, st));
     RD_TRY_OR_RETURN(second_sweep(o, job, st));
-    RD_TRY_OR_RETURN(rd_gpu_down(d->gpu, d->back, d->outcome,
-                                 stats->param_norm ? outcome_bytes(o) : sizeof *d->back, st));
+    RD_TRY_OR_RETURN(rd_gpu_download(d->gpu, d->back, d->outcome,
+                                     stats->param_norm ? outcome_bytes(o) : sizeof *d->back, st));
     const double *g_sq = param_g_sq(d->back);
     stats->finite = d->back->finite != 0;
     stats->grad_norm = sqrt(d->back->total);
@@ -335,7 +335,7 @@ static rd_code optim_gpu_sums(rd_optim *o, uint64_t *sum, rd_status *st)
     RD_TRY_OR_RETURN(rd_params_sync_to_device(o->p, RD_VALUES, st));
     RD_TRY_OR_RETURN(RD_LAUNCH(d->gpu, st, sum_blocks, rd_grid(n, RD_BLOCK / 32), RD_BLOCK, 0,
                                d->update, n, rd_params_device_values(o->p), d->sum));
-    return rd_gpu_down(d->gpu, sum, d->sum, (size_t)n * sizeof *sum, st);
+    return rd_gpu_download(d->gpu, sum, d->sum, (size_t)n * sizeof *sum, st);
 }
 
 const rd_optim_sweeps rd_optim_gpu_sweeps = {optim_gpu_open, optim_gpu_close, optim_gpu_step,

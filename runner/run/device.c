@@ -55,9 +55,9 @@ rd_code device_choose(rd_run *r, rd_status *st)
     (void)rd_gpu_choose(asked, r->config.allow_shared_gpu, compiled, seat, r->world->size,
                         &r->device, st);
     RD_TRY(run_agree(r, st));
-    if (r->device.say[0] && (r->world->size > 1 || r->device.device == RD_DEVICE_CPU))
+    if (r->device.text[0] && (r->world->size > 1 || r->device.device == RD_DEVICE_CPU))
         rd_strbuf_printf(&r->notices, "device %s: %s\n", run_word("device", (int)r->config.device),
-                         r->device.say);
+                         r->device.text);
 done:
     free(seat);
     return st->code;
@@ -152,7 +152,7 @@ static void *pinned_alloc(void *gpu, size_t bytes, rd_status *st)
 {
     rd_status own = {.code = RD_OK};
     unsigned char *p;
-    const bool locked = rd_gpu_host_get(gpu, bytes + HEAD, &p, &own) == RD_OK;
+    const bool locked = rd_gpu_host_new(gpu, bytes + HEAD, &p, &own) == RD_OK;
     if (!locked) p = aligned_alloc(HEAD, (bytes + 2 * HEAD - 1) / HEAD * HEAD);
     if (!p) {
         rd_fail(st, RD_EENV, "out of memory for a batch: %zu bytes", bytes);
@@ -167,7 +167,7 @@ static void pinned_free(void *gpu, void *p)
     if (!p) return;
     unsigned char *at = (unsigned char *)p - HEAD;
     if (*at)
-        rd_gpu_host_put(gpu, at);
+        rd_gpu_host_free(gpu, at);
     else
         free(at);
 }

@@ -52,7 +52,7 @@ void stepper_release(stepper *s)
     free(s->after.ids);
     for (size_t k = 0; k < sizeof s->sum / sizeof *s->sum; k++) {
         if (run_gpu(s->run))
-            rd_gpu_put(run_gpu(s->run), s->sum[k]);
+            rd_gpu_memory_free(run_gpu(s->run), s->sum[k]);
         else
             free(s->sum[k]);
     }
@@ -378,7 +378,7 @@ static rd_code add_last_micro_batch(void *ctx, int64_t from, int64_t n, rd_statu
 static rd_code new_sum(stepper *s, int level, rd_status *st)
 {
     const size_t bytes = (size_t)rd_params_span(s->run->params) * sizeof(float);
-    if (run_gpu(s->run)) return rd_gpu_get(run_gpu(s->run), bytes, &s->sum[level], st);
+    if (run_gpu(s->run)) return rd_gpu_memory_new(run_gpu(s->run), bytes, &s->sum[level], st);
     s->sum[level] = malloc(bytes);
     return s->sum[level]
                ? st->code

@@ -12,17 +12,17 @@
 #include <stdio.h>
 
 /* A GPU, by data sheets and CUDA's table of compute capabilities. */
-typedef struct card {
+typedef struct gpu_model {
     const char *name;
     int major, minor, n_sm, shared_optin, threads_sm, blocks_sm, sm_khz, memory_khz, l2;
     int64_t memory;
-} card;
-static const card cards[] = {
+} gpu_model;
+static const gpu_model gpu_models[] = {
     {"Tesla T4", 7, 5, 40, 65536, 1024, 16, 1590000, 5001000, 4194304, 15843721216},
     {"NVIDIA A100-SXM4-80GB", 8, 0, 108, 166912, 2048, 32, 1410000, 1593000, 41943040, 85520809984},
     {"NVIDIA H100 80GB HBM3", 9, 0, 132, 232448, 2048, 32, 1980000, 2619000, 52428800, 85045280768},
 };
-enum { N_CARDS = sizeof cards / sizeof *cards };
+enum { N_GPU_MODELS = sizeof gpu_models / sizeof *gpu_models };
 
 typedef struct shape {
     const char *what;
@@ -56,7 +56,7 @@ enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
 static rd_gpu gpu;
 
-static bool described(const card *c, char *out, size_t size)
+static bool described(const gpu_model *c, char *out, size_t size)
 {
     return snprintf(
                out, size,
@@ -73,7 +73,7 @@ static bool described(const card *c, char *out, size_t size)
                c->major >= 8 ? 1024 : 0) < (int)size;
 }
 
-static bool describe(const card *c)
+static bool describe(const gpu_model *c)
 {
     char text[2048];
     descriptor d;
@@ -121,7 +121,7 @@ static bool uses_tensor_cores(const plan *p)
     return found;
 }
 
-static void check(const card *c, const shape *s, bool mixed, rd_element type)
+static void check(const gpu_model *c, const shape *s, bool mixed, rd_element type)
 {
     for (int what = FORWARD; what <= WEIGHTS; what++) {
         rd_status st = {.code = RD_OK};
@@ -156,9 +156,9 @@ static void check(const card *c, const shape *s, bool mixed, rd_element type)
     }
 }
 
-static void test_card(void **state)
+static void test_gpu_model(void **state)
 {
-    const card *c = *state;
+    const gpu_model *c = *state;
     assert_true(describe(c));
     for (int i = 0; i < N_SHAPES; i++) {
         const rd_element narrow = c->major >= 8 ? RD_BFLOAT16 : RD_FLOAT16;
@@ -171,20 +171,20 @@ static void test_card(void **state)
 
 int main(void)
 {
-    static card copies[N_CARDS]; /* cmocka's state is not const */
-    struct CMUnitTest t[N_CARDS];
+    static gpu_model copies[N_GPU_MODELS]; /* cmocka's state is not const */
+    struct CMUnitTest t[N_GPU_MODELS];
     rd_status st = {.code = RD_OK};
     rd_gpu_dnn d = {.handle = NULL};
     gpu.dnn = &d;
     if (rd_library_load(&library, &st) != RD_OK || dnn.cudnnGetVersion() < 91000 ||
-        !describe(&cards[N_CARDS - 1])) {
+        !describe(&gpu_models[N_GPU_MODELS - 1])) {
         printf("skip: no cuDNN of 9.10 or later: %s\n0 passed, 0 failed, 1 skipped\n", st.msg);
         return 0;
     }
     (void)dnn.cudnnBackendDestroyDescriptor(d.device);
     d.device = NULL;
-    memcpy(copies, cards, sizeof copies);
-    for (int i = 0; i < N_CARDS; i++)
-        t[i] = (struct CMUnitTest){copies[i].name, test_card, NULL, NULL, &copies[i]};
+    memcpy(copies, gpu_models, sizeof copies);
+    for (int i = 0; i < N_GPU_MODELS; i++)
+        t[i] = (struct CMUnitTest){copies[i].name, test_gpu_model, NULL, NULL, &copies[i]};
     return cmocka_run_group_tests_name("plans of cuDNN", t, NULL, NULL) != 0;
 }

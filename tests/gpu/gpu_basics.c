@@ -51,8 +51,8 @@ static float *on_device(const float *x, int64_t n)
 {
     rd_status st = {0};
     float *d;
-    rd_gpu_get(gpu, (size_t)n * sizeof *x, &d, &st);
-    rd_gpu_up(gpu, d, x, (size_t)n * sizeof *x, &st);
+    rd_gpu_memory_new(gpu, (size_t)n * sizeof *x, &d, &st);
+    rd_gpu_upload(gpu, d, x, (size_t)n * sizeof *x, &st);
     must(&st);
     return d;
 }
@@ -65,9 +65,9 @@ static void *on_device_as(const float *x, int64_t n, rd_element type)
     float *d = on_device(x, n);
     void *narrow;
     if (type == RD_FLOAT32) return d;
-    rd_gpu_get(gpu, (size_t)n * rd_element_bytes(type), &narrow, &st);
+    rd_gpu_memory_new(gpu, (size_t)n * rd_element_bytes(type), &narrow, &st);
     rd_gpu_cast(gpu, n, d, RD_FLOAT32, narrow, type, false, &st);
-    rd_gpu_put(gpu, d);
+    rd_gpu_memory_free(gpu, d);
     must(&st);
     return narrow;
 }
@@ -77,11 +77,11 @@ static float *on_host(const void *device, int64_t n, rd_element type)
 {
     rd_status st = {0};
     float *x = malloc((size_t)(n + 1) * sizeof *x), *wide;
-    rd_gpu_get(gpu, (size_t)n * sizeof *x, &wide, &st);
+    rd_gpu_memory_new(gpu, (size_t)n * sizeof *x, &wide, &st);
     rd_gpu_cast(gpu, n, device, type, wide, RD_FLOAT32, false, &st);
-    rd_gpu_down(gpu, x, wide, (size_t)n * sizeof *x, &st);
+    rd_gpu_download(gpu, x, wide, (size_t)n * sizeof *x, &st);
     must(&st);
-    rd_gpu_put(gpu, wide);
+    rd_gpu_memory_free(gpu, wide);
     return x;
 }
 
@@ -129,8 +129,8 @@ static void check_cast(rd_element from, rd_element to, const double *x, int64_t 
             fail_msg("%a of type %d as type %d%s: %a, want %a", (double)v[i], from, to,
                      add ? ", added" : "", (double)got[i], want);
     }
-    rd_gpu_put(gpu, a);
-    rd_gpu_put(gpu, b);
+    rd_gpu_memory_free(gpu, a);
+    rd_gpu_memory_free(gpu, b);
     free(v);
     free(old);
     free(got);
@@ -204,26 +204,26 @@ static void test_memory(void **state)
         memcpy(back, x, (size_t)n * sizeof *x);
         /* the upload has copied the array, so the host may change it */
         memset(x, 0, (size_t)n * sizeof *x);
-        rd_gpu_get(gpu, (size_t)n * sizeof *b, &b, &st);
+        rd_gpu_memory_new(gpu, (size_t)n * sizeof *b, &b, &st);
         must(&st);
         assert_int_equal((uintptr_t)a % 256, 0);
         assert_int_equal((uintptr_t)b % 256, 0);
         rd_gpu_copy(gpu, b, a, (size_t)n * sizeof *b, &st);
         rd_gpu_zero(gpu, a, (size_t)n * sizeof *a, &st);
-        rd_gpu_down(gpu, x, b, (size_t)n * sizeof *x, &st);
+        rd_gpu_download(gpu, x, b, (size_t)n * sizeof *x, &st);
         must(&st);
         assert_memory_equal(x, back, (size_t)n * sizeof *x);
-        rd_gpu_down(gpu, x, a, (size_t)n * sizeof *x, &st);
+        rd_gpu_download(gpu, x, a, (size_t)n * sizeof *x, &st);
         must(&st);
         for (int64_t i = 0; i < n; i++) assert_true(x[i] == 0.0f);
         assert_true(rd_gpu_in_use(gpu) >= 2 * (uint64_t)n * sizeof *x &&
                     rd_gpu_peak(gpu) >= rd_gpu_in_use(gpu));
-        rd_gpu_put(gpu, a);
-        rd_gpu_put(gpu, b);
+        rd_gpu_memory_free(gpu, a);
+        rd_gpu_memory_free(gpu, b);
         free(x);
         free(back);
     }
-    rd_gpu_put(gpu, NULL);
+    rd_gpu_memory_free(gpu, NULL);
     rd_gpu_wait(gpu, &st);
     must(&st);
 }
@@ -241,7 +241,7 @@ static void writes_too_early(float *d, float *pinned, int64_t n, bool ahead)
         if (ahead)
             rd_gpu_up_ahead(gpu, pinned, bytes, &st);
         else
-            rd_gpu_up(gpu, d, pinned, bytes, &st);
+            rd_gpu_upload(gpu, d, pinned, bytes, &st);
         signal(SIGSEGV, SIG_DFL);
         pinned[n / 2] = 1.0f;
         _exit(0);
@@ -251,10 +251,10 @@ static void writes_too_early(float *d, float *pinned, int64_t n, bool ahead)
     assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* Pinned memory: an upload contains the bytes that the array had when rd_gpu_up was called, large
- * or small. A write that comes too early would change them; the emulator ends a process that does
- * this. */
-static void test_page_locked(void **state)
+/* Pinned memory: an upload contains the bytes that the array had when rd_gpu_upload was called,
+ * large or small. A write that comes too early would change them; the emulator ends a process that
+ * does this. */
+static void test_pinned(void **state)
 {
     static const int64_t sizes[] = {1, 1000, 20000, (int64_t)3 << 20};
     (void)state;
@@ -263,30 +263,30 @@ static void test_page_locked(void **state)
         const size_t bytes = (size_t)n * sizeof(float);
         rd_status st = {0};
         float *x = numbers(n, k), *back = malloc(bytes), *d, *pinned;
-        rd_gpu_get(gpu, bytes, &d, &st);
-        rd_gpu_host_get(gpu, bytes, &pinned, &st);
+        rd_gpu_memory_new(gpu, bytes, &d, &st);
+        rd_gpu_host_new(gpu, bytes, &pinned, &st);
         must(&st);
         for (int round = 0; round < 3; round++) {
             rd_gpu_host_wait(gpu, pinned + n / 2, &st);
             must(&st);
             for (int64_t i = 0; i < n; i++) pinned[i] = x[i] * (float)(round + 1);
-            rd_gpu_up(gpu, d, pinned, bytes, &st);
+            rd_gpu_upload(gpu, d, pinned, bytes, &st);
         }
         rd_gpu_host_wait(gpu, pinned, &st);
         memset(pinned, 0, bytes);
-        rd_gpu_down(gpu, back, d, bytes, &st);
+        rd_gpu_download(gpu, back, d, bytes, &st);
         must(&st);
         for (int64_t i = 0; i < n; i++) assert_true(back[i] == 3.0f * x[i]);
         rd_gpu_host_wait(gpu, back, &st); /* ordinary memory: nothing to wait for */
         must(&st);
         for (int ahead = 0; ahead < 2 && bytes > 1 << 16; ahead++)
             writes_too_early(d, pinned, n, ahead);
-        rd_gpu_host_put(gpu, pinned);
-        rd_gpu_put(gpu, d);
+        rd_gpu_host_free(gpu, pinned);
+        rd_gpu_memory_free(gpu, d);
         free(x);
         free(back);
     }
-    rd_gpu_host_put(gpu, NULL);
+    rd_gpu_host_free(gpu, NULL);
 }
 
 static rd_gpu_ahead_counts ahead_counts(void)
@@ -308,12 +308,12 @@ static void test_ahead(void **state)
     float *x = numbers(n, 5), *back = malloc(bytes), *d[ROUNDS], *busy[2], *host[2];
     (void)state;
     for (int i = 0; i < 2; i++) {
-        rd_gpu_host_get(gpu, bytes, &host[i], &st);
-        rd_gpu_get(gpu, bytes, &busy[i], &st);
+        rd_gpu_host_new(gpu, bytes, &host[i], &st);
+        rd_gpu_memory_new(gpu, bytes, &busy[i], &st);
     }
     for (int k = 0; k < ROUNDS; k++) {
         float *h = host[k % 2];
-        rd_gpu_get(gpu, bytes, &d[k], &st);
+        rd_gpu_memory_new(gpu, bytes, &d[k], &st);
         rd_gpu_host_wait(gpu, h, &st);
         must(&st);
         for (int64_t i = 0; i < n; i++) h[i] = x[i] * (float)(k + 1);
@@ -321,10 +321,10 @@ static void test_ahead(void **state)
         rd_gpu_up_ahead(gpu, h, bytes, &st);
         for (int i = 0; i < 200 && k % 4 >= 2 && !emulated(); i++)
             rd_gpu_copy(gpu, busy[1], busy[0], bytes, &st);
-        rd_gpu_up(gpu, d[k], h, bytes, &st);
+        rd_gpu_upload(gpu, d[k], h, bytes, &st);
     }
     for (int k = 0; k < ROUNDS; k++) {
-        rd_gpu_down(gpu, back, d[k], bytes, &st);
+        rd_gpu_download(gpu, back, d[k], bytes, &st);
         must(&st);
         for (int64_t i = 0; i < n; i++) assert_true(back[i] == (float)(k + 1) * x[i]);
     }
@@ -336,10 +336,10 @@ static void test_ahead(void **state)
     rd_gpu_up_ahead(gpu, host[0], bytes, &st);
     rd_gpu_host_wait(gpu, host[0] + n / 2, &st);
     memcpy(host[0], x, bytes);
-    rd_gpu_up(gpu, d[0], host[0], bytes, &st);
+    rd_gpu_upload(gpu, d[0], host[0], bytes, &st);
     rd_gpu_up_ahead(gpu, x, bytes, &st);         /* ordinary memory */
     rd_gpu_up_ahead(gpu, host[1], 1 << 16, &st); /* too few */
-    rd_gpu_down(gpu, back, d[0], bytes, &st);
+    rd_gpu_download(gpu, back, d[0], bytes, &st);
     must(&st);
     assert_memory_equal(back, x, bytes);
     c = ahead_counts();
@@ -347,10 +347,10 @@ static void test_ahead(void **state)
     rd_gpu_up_ahead(gpu, host[0], bytes, &st); /* never taken */
     must(&st);
     for (int i = 0; i < 2; i++) {
-        rd_gpu_host_put(gpu, host[i]);
-        rd_gpu_put(gpu, busy[i]);
+        rd_gpu_host_free(gpu, host[i]);
+        rd_gpu_memory_free(gpu, busy[i]);
     }
-    for (int k = 0; k < ROUNDS; k++) rd_gpu_put(gpu, d[k]);
+    for (int k = 0; k < ROUNDS; k++) rd_gpu_memory_free(gpu, d[k]);
     free(x);
     free(back);
 }
@@ -372,14 +372,14 @@ static void test_short(void **state)
     void *p;
     (void)state;
     assert_false(rd_gpu_short(gpu, &st, &asked, &left));
-    assert_int_equal(rd_gpu_get(gpu, (size_t)1 << 50, &p, &st), RD_EENV);
+    assert_int_equal(rd_gpu_memory_new(gpu, (size_t)1 << 50, &p, &st), RD_EENV);
     assert_non_null(strstr(st.msg, "memory"));
     assert_true(rd_gpu_short(gpu, &st, &asked, &left));
     assert_true(asked == (uint64_t)1 << 50 && left > 0 && left <= rd_gpu_about(gpu)->memory);
     float *x = on_device((const float[]){1.0f}, 1);
     rd_gpu_wait(gpu, &later);
     must(&later);
-    rd_gpu_put(gpu, x);
+    rd_gpu_memory_free(gpu, x);
     rd_status_prefix(&st, "the weights");
     assert_true(rd_gpu_short(gpu, &st, &asked, &left));
     assert_false(rd_gpu_short(gpu, &later, &asked, &left));
@@ -421,14 +421,14 @@ static void test_products(void **state)
             float *a = on_device(A, BATCH * sa), *b = on_device(B, BATCH * sb),
                   *d = on_device(C, BATCH * sc), *got = malloc((size_t)(BATCH * sc) * sizeof *got);
             for (int batched = 0; batched < 2; batched++) {
-                rd_gpu_up(gpu, d, C, (size_t)(BATCH * sc) * sizeof *C, &st);
+                rd_gpu_upload(gpu, d, C, (size_t)(BATCH * sc) * sizeof *C, &st);
                 if (batched)
                     rd_gpu_gemm_batched(gpu, ta, tb, p.m, p.n, p.k, p.alpha, a, lda, sa, b, ldb, sb,
                                         p.beta, d, ldc, sc, BATCH, &st);
                 else
                     rd_gpu_gemm(gpu, ta, tb, p.m, p.n, p.k, p.alpha, a, lda, b, ldb, p.beta, d, ldc,
                                 &st);
-                rd_gpu_down(gpu, got, d, (size_t)(BATCH * sc) * sizeof *got, &st);
+                rd_gpu_download(gpu, got, d, (size_t)(BATCH * sc) * sizeof *got, &st);
                 must(&st);
                 for (int64_t q = 0; q < BATCH; q++)
                     for (int64_t i = 0; i < sc; i++) {
@@ -455,9 +455,9 @@ static void test_products(void **state)
                                      batched ? ", batched" : "", (int)i, have, want);
                     }
             }
-            rd_gpu_put(gpu, a);
-            rd_gpu_put(gpu, b);
-            rd_gpu_put(gpu, d);
+            rd_gpu_memory_free(gpu, a);
+            rd_gpu_memory_free(gpu, b);
+            rd_gpu_memory_free(gpu, d);
             free(A);
             free(B);
             free(C);
@@ -507,7 +507,7 @@ static void test_narrow_products(void **state)
                              (double)got[row * ldc + col], want);
             }
             void *const device[] = {a, b, d}, *const host[] = {A, B, C, got};
-            for (int i = 0; i < 3; i++) rd_gpu_put(gpu, device[i]);
+            for (int i = 0; i < 3; i++) rd_gpu_memory_free(gpu, device[i]);
             for (int i = 0; i < 4; i++) free(host[i]);
         }
 }
@@ -524,7 +524,7 @@ static void test_held(void **state)
     for (int round = 0; round < 3; round++) {
         for (int again = 0; again < 2; again++) {
             rd_gpu_gemm(gpu, false, false, 1, N, N, 1.0f, in, N, w, N, 0.0f, out, N, &st);
-            rd_gpu_down(gpu, y, out, sizeof y, &st);
+            rd_gpu_download(gpu, y, out, sizeof y, &st);
             must(&st);
             for (int j = 0; j < N; j++) {
                 double want = 0.0;
@@ -534,12 +534,12 @@ static void test_held(void **state)
             }
         }
         for (int i = 0; i < N * N; i++) W[i] *= -0.5f;
-        rd_gpu_up(gpu, w, W, (size_t)(N * N) * sizeof *W, &st);
+        rd_gpu_upload(gpu, w, W, (size_t)(N * N) * sizeof *W, &st);
         rd_gpu_weights_changed(gpu);
     }
-    rd_gpu_put(gpu, w);
-    rd_gpu_put(gpu, in);
-    rd_gpu_put(gpu, out);
+    rd_gpu_memory_free(gpu, w);
+    rd_gpu_memory_free(gpu, in);
+    rd_gpu_memory_free(gpu, out);
     free(W);
     free(x);
 }
@@ -650,7 +650,7 @@ static void convs_of(rd_element type)
         must(&st);
         check_sums("gradient of x, added", c, nx, s.dx, old, added, type, rounds);
         void *const device[] = {d_x, d_W, d_dy, y, dx, dW, added};
-        for (int i = 0; i < 7; i++) rd_gpu_put(gpu, device[i]);
+        for (int i = 0; i < 7; i++) rd_gpu_memory_free(gpu, device[i]);
         void *const host[] = {x, W, dy, old, bad, s.y, s.dx, s.dW};
         for (int i = 0; i < 8; i++) free(host[i]);
     }
@@ -685,15 +685,15 @@ static void sum_as(rd_gpu_group *q, int rank, int size, rd_status *st)
     for (int wire = RD_GPU_WIRE_F32; wire <= RD_GPU_WIRE_F16; wire++) {
         for (int k = 0; k < N; k++) {
             for (int64_t i = 0; i < counts[k]; i++) h[i] = at_rank(i + k, rank);
-            rd_gpu_get(gpu, (size_t)counts[k] * sizeof *h, &x[k], st);
-            rd_gpu_up(gpu, x[k], h, (size_t)counts[k] * sizeof *h, st);
+            rd_gpu_memory_new(gpu, (size_t)counts[k] * sizeof *h, &x[k], st);
+            rd_gpu_upload(gpu, x[k], h, (size_t)counts[k] * sizeof *h, st);
             rd_gpu_group_sum(q, x[k], counts[k], (rd_gpu_wire)wire, st);
         }
         rd_gpu_group_join(q, st);
         if (wire) rd_gpu_group_wait(q, 60.0, st);
         if (st->code != RD_OK) break; /* a wait for the device would hang */
         for (int k = 0; k < N; k++) {
-            rd_gpu_down(gpu, h, x[k], (size_t)counts[k] * sizeof *h, st);
+            rd_gpu_download(gpu, h, x[k], (size_t)counts[k] * sizeof *h, st);
             for (int64_t i = 0; i < counts[k] && st->code == RD_OK; i++) {
                 float want = 0.0f;
                 for (int r = 0; r < size; r++) want += at_rank(i + k, r);
@@ -701,7 +701,7 @@ static void sum_as(rd_gpu_group *q, int rank, int size, rd_status *st)
                     rd_fail(st, RD_EBUG, "wire %d, sum %d, element %d: %g, want %g", wire, k,
                             (int)i, (double)h[i], (double)want);
             }
-            rd_gpu_put(gpu, x[k]);
+            rd_gpu_memory_free(gpu, x[k]);
         }
         rd_gpu_group_times(q, time, N, &n, st);
         if (st->code == RD_OK && n != N - 1) rd_fail(st, RD_EBUG, "times of %d sums", n);
@@ -731,7 +731,7 @@ static void sum_with_gap(rd_gpu_group *q, rd_status *st)
     if (st->code == RD_OK &&
         !(n == 2 && time[0].end_s - time[1].begin_s > (all_cases() ? 0.29 : 0.0)))
         rd_fail(st, RD_EBUG, "no gap between %d sums", n);
-    rd_gpu_put(gpu, x);
+    rd_gpu_memory_free(gpu, x);
 }
 
 static void test_one_rank(void **state)
@@ -762,7 +762,7 @@ static void test_marks(void **state)
     rd_gpu_between(gpu, 0, 15, &seconds, &st);
     must(&st);
     assert_true(seconds > 0.0 && seconds < 60.0);
-    rd_gpu_put(gpu, a);
+    rd_gpu_memory_free(gpu, a);
     free(x);
 }
 
@@ -857,7 +857,7 @@ int main(void)
     const struct CMUnitTest t[] = {
         ON_GPU("what a GPU says of itself", test_device, NULL),
         ON_GPU("memory", test_memory, NULL),
-        ON_GPU("pinned memory", test_page_locked, NULL),
+        ON_GPU("pinned memory", test_pinned, NULL),
         {"arrays ahead of their turn", test_ahead, open_gpu, close_with_room, NULL},
         ON_GPU("memory is short", test_short, NULL),
         ON_GPU("products", test_products, NULL),

@@ -70,7 +70,7 @@ static void *room(size_t bytes)
 {
     rd_status st = {0};
     void *d;
-    rd_gpu_get(gpu, bytes, &d, &st);
+    rd_gpu_memory_new(gpu, bytes, &d, &st);
     rd_gpu_zero(gpu, d, bytes, &st);
     must(&st);
     return d;
@@ -91,7 +91,7 @@ static void put(cudnnDataType_t t, void *device, size_t at, size_t n, const floa
         else
             memcpy(h + 2 * i, &s, 2);
     }
-    rd_gpu_up(gpu, (char *)device + at * bytes_of(t), h, n * bytes_of(t), &st);
+    rd_gpu_upload(gpu, (char *)device + at * bytes_of(t), h, n * bytes_of(t), &st);
     must(&st);
     free(h);
 }
@@ -101,7 +101,7 @@ static float *fetch(cudnnDataType_t t, const void *device, size_t at, size_t n)
     rd_status st = {0};
     unsigned char *h = malloc(n * 4 + 4);
     float *x = malloc(n * sizeof *x + 4);
-    rd_gpu_down(gpu, h, (const char *)device + at * bytes_of(t), n * bytes_of(t), &st);
+    rd_gpu_download(gpu, h, (const char *)device + at * bytes_of(t), n * bytes_of(t), &st);
     must(&st);
     for (size_t i = 0; i < n; i++) {
         uint16_t s;
@@ -287,9 +287,9 @@ static void one(const setting *s, int k)
             same(s, k, bias ? "gradient of a bias" : "gradient of a matrix", (size_t)(H * cols),
                  dweights[2 * bias + g / GATES] + g % GATES * H * cols, type, dw, at[bias][g]);
         }
-    for (int i = 0; i < 8; i++) rd_gpu_put(gpu, state[i]);
+    for (int i = 0; i < 8; i++) rd_gpu_memory_free(gpu, state[i]);
     void *const more[] = {x, y, dy, dx, w, dw, work, reserve};
-    for (int i = 0; i < 8; i++) rd_gpu_put(gpu, more[i]);
+    for (int i = 0; i < 8; i++) rd_gpu_memory_free(gpu, more[i]);
 done:
     OK(d->cudnnDestroyRNNDescriptor(rnn));
     OK(d->cudnnDestroyRNNDataDescriptor(xd));
@@ -310,13 +310,13 @@ static void *arena_get(void *ctx, size_t bytes, rd_status *st)
 {
     void *p = NULL;
     (void)ctx;
-    rd_gpu_get(gpu, bytes, &p, st);
+    rd_gpu_memory_new(gpu, bytes, &p, st);
     return p;
 }
 static void arena_put(void *ctx, void *p)
 {
     (void)ctx;
-    rd_gpu_put(gpu, p);
+    rd_gpu_memory_free(gpu, p);
 }
 static rd_code arena_zero(void *ctx, void *p, size_t bytes, rd_status *st)
 {
@@ -357,7 +357,7 @@ static void with(const char *variable, const char *call, rd_rnn_algo *algo, bool
     if (variable) unsetenv(variable);
     rd_arena_free(a);
     void *const all[] = {x, y, dx, W, b, l.dW, l.db};
-    for (int i = 0; i < 7; i++) rd_gpu_put(gpu, all[i]);
+    for (int i = 0; i < 7; i++) rd_gpu_memory_free(gpu, all[i]);
 }
 
 static void test_refused(void **state)

@@ -178,7 +178,7 @@ if [ "$emulated" -gt 0 ]; then
         --logdir=fails_rnn --max_steps=2 $cuda --set cudnn_rnn=on
     RD_EMULATED_GPUS=0
     expect "no GPU" 3 '"device" is "cuda", and there is no GPU' t 1 none --max_steps=2 $cuda
-    expect "no GPU, auto" 0 "device auto: the CPU, for no GPU can be used" t 1 none --max_steps=2
+    expect "no GPU, auto" 0 "device auto: the CPU, because no GPU can be used" t 1 none --max_steps=2
     RD_EMULATED_GPUS=1
     expect "float16 scales the loss" 0 "scaled by" env RD_EMULATED_SM=75 "$PROG" --config_file=toy.json --logdir=half --max_steps=3 \
         $cuda --set dtype=mixed --set loss_scale=1e9
@@ -193,7 +193,7 @@ if [ "$emulated" -gt 0 ]; then
     t 1 wide --max_steps=1 --set device=cpu $wide > words 2>&1
     expect "memory too small for sentences" 3 "'infer_batch_size' 11 is too much for the memory of the GPU.*'infer_batch_size' [0-9]* may fit" \
         env RD_EMULATED_MEMORY=180000000 "$PROG" --config_file=toy.json --logdir=wide --mode=infer $cuda $wide --beam_width=1000 --set infer_batch_size=11
-    expect "no cuBLAS: auto trains on the processor" 0 "device auto: the CPU, for emulated GPU cannot be used: cuBLAS is needed" \
+    expect "no cuBLAS: auto trains on the CPU" 0 "device auto: the CPU, because emulated GPU cannot be used: cuBLAS is needed" \
         env RD_EMULATED_CUBLAS=0 "$PROG" --config_file=toy.json --logdir=no_blas --max_steps=1
     expect "no cuBLAS: cuda is refused at the start" 3 "\"device\" is \"cuda\", and emulated GPU cannot be used: cuBLAS" \
         env RD_EMULATED_CUBLAS=0 "$PROG" --config_file=toy.json --logdir=no_blas2 --max_steps=1 $cuda

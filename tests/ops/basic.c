@@ -257,17 +257,18 @@ static void multiply(rd_backend *be, bool ta, bool tb, int64_t m, int64_t n, int
         float *a, *b, *c;
         const size_t size_a = (size_t)(m * k) * 4, size_b = (size_t)(k * n) * 4,
                      size_c = (size_t)(m * n) * 4;
-        if (rd_gpu_get(g, size_a, &a, &st) == RD_OK && rd_gpu_get(g, size_b, &b, &st) == RD_OK &&
-            rd_gpu_get(g, size_c, &c, &st) == RD_OK) {
-            rd_gpu_up(g, a, A, size_a, &st);
-            rd_gpu_up(g, b, B, size_b, &st);
-            rd_gpu_up(g, c, C, size_c, &st);
+        if (rd_gpu_memory_new(g, size_a, &a, &st) == RD_OK &&
+            rd_gpu_memory_new(g, size_b, &b, &st) == RD_OK &&
+            rd_gpu_memory_new(g, size_c, &c, &st) == RD_OK) {
+            rd_gpu_upload(g, a, A, size_a, &st);
+            rd_gpu_upload(g, b, B, size_b, &st);
+            rd_gpu_upload(g, c, C, size_c, &st);
             rd_gemm(be, ta, tb, m, n, k, 1.0f, a, ta ? m : k, b, tb ? k : n, 1.0f, c, n, &st);
-            rd_gpu_down(g, C, c, size_c, &st);
+            rd_gpu_download(g, C, c, size_c, &st);
         }
-        rd_gpu_put(g, a);
-        rd_gpu_put(g, b);
-        rd_gpu_put(g, c);
+        rd_gpu_memory_free(g, a);
+        rd_gpu_memory_free(g, b);
+        rd_gpu_memory_free(g, c);
         must(&st);
         return;
     }

@@ -128,21 +128,21 @@ static void best_on_gpu(rd_backend *be, const best_case *c, const float *logits,
     rd_gpu *g = rd_gpu_of(be);
     rd_search_best out = *host;
     float *l;
-    rd_gpu_get(g, (size_t)(ROWS * c->V) * sizeof *l, &l, &st);
-    rd_gpu_get(g, n * sizeof *out.id, &out.id, &st);
-    rd_gpu_get(g, n * sizeof *out.logp, &out.logp, &st);
-    rd_gpu_get(g, (FIRST + ROWS) * sizeof *out.end_logp, &out.end_logp, &st);
+    rd_gpu_memory_new(g, (size_t)(ROWS * c->V) * sizeof *l, &l, &st);
+    rd_gpu_memory_new(g, n * sizeof *out.id, &out.id, &st);
+    rd_gpu_memory_new(g, n * sizeof *out.logp, &out.logp, &st);
+    rd_gpu_memory_new(g, (FIRST + ROWS) * sizeof *out.end_logp, &out.end_logp, &st);
     must(&st);
-    rd_gpu_up(g, l, logits, (size_t)(ROWS * c->V) * sizeof *l, &st);
+    rd_gpu_upload(g, l, logits, (size_t)(ROWS * c->V) * sizeof *l, &st);
     rd_cuda_search.best(be, &out, FIRST, ROWS, c->V, c->temperature, l, &st);
-    rd_gpu_down(g, host->id, out.id, n * sizeof *out.id, &st);
-    rd_gpu_down(g, host->logp, out.logp, n * sizeof *out.logp, &st);
-    rd_gpu_down(g, host->end_logp, out.end_logp, (FIRST + ROWS) * sizeof *out.end_logp, &st);
+    rd_gpu_download(g, host->id, out.id, n * sizeof *out.id, &st);
+    rd_gpu_download(g, host->logp, out.logp, n * sizeof *out.logp, &st);
+    rd_gpu_download(g, host->end_logp, out.end_logp, (FIRST + ROWS) * sizeof *out.end_logp, &st);
     must(&st);
-    rd_gpu_put(g, l);
-    rd_gpu_put(g, out.id);
-    rd_gpu_put(g, out.logp);
-    rd_gpu_put(g, out.end_logp);
+    rd_gpu_memory_free(g, l);
+    rd_gpu_memory_free(g, out.id);
+    rd_gpu_memory_free(g, out.logp);
+    rd_gpu_memory_free(g, out.end_logp);
 }
 #endif
 
@@ -372,15 +372,16 @@ static void test_follow(void **state)
         int32_t parent[N], *lent;
         float *from[ARRAYS], *to = memory((size_t)(N * 1024), sizeof *to);
         for (int i = 0; i < N; i++) parent[i] = (int32_t)(uniform(5, (uint32_t)i, 0) * N);
-        rd_gpu_get(g, sizeof parent, &lent, &st);
-        rd_gpu_up(g, lent, parent, sizeof parent, &st);
+        rd_gpu_memory_new(g, sizeof parent, &lent, &st);
+        rd_gpu_upload(g, lent, parent, sizeof parent, &st);
         for (int k = 0; k < ARRAYS; k++) {
             const size_t n = (size_t)(N * widths[w][k]);
             float *at[2];
             from[k] = memory(n, sizeof *from[k]);
             for (size_t i = 0; i < n; i++) from[k][i] = (float)uniform(6, (uint32_t)i, (uint32_t)k);
-            for (int side = 0; side < 2; side++) rd_gpu_get(g, n * sizeof(float), &at[side], &st);
-            rd_gpu_up(g, at[0], from[k], n * sizeof(float), &st);
+            for (int side = 0; side < 2; side++)
+                rd_gpu_memory_new(g, n * sizeof(float), &at[side], &st);
+            rd_gpu_upload(g, at[0], from[k], n * sizeof(float), &st);
             s.from[k] = at[0];
             s.to[k] = at[1];
             s.width[k] = widths[w][k];
@@ -389,16 +390,16 @@ static void test_follow(void **state)
         must(&st);
         for (int k = 0; k < ARRAYS; k++) {
             const int64_t width = widths[w][k];
-            rd_gpu_down(g, to, s.to[k], (size_t)(N * width) * sizeof *to, &st);
+            rd_gpu_download(g, to, s.to[k], (size_t)(N * width) * sizeof *to, &st);
             must(&st);
             for (int i = 0; i < N; i++)
                 assert_memory_equal(to + i * width, from[k] + parent[i] * width,
                                     (size_t)width * sizeof *to);
-            rd_gpu_put(g, (void *)(uintptr_t)s.from[k]);
-            rd_gpu_put(g, s.to[k]);
+            rd_gpu_memory_free(g, (void *)(uintptr_t)s.from[k]);
+            rd_gpu_memory_free(g, s.to[k]);
             free(from[k]);
         }
-        rd_gpu_put(g, lent);
+        rd_gpu_memory_free(g, lent);
         free(to);
     }
     rd_backend_free(be);

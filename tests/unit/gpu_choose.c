@@ -36,14 +36,14 @@ static void test_cpu(void **state)
     rd_status st = {0};
     assert_int_equal(rd_gpu_choose(RD_DEVICE_CPU, false, true, s, 1, &c, &st), RD_OK);
     assert_int_equal(c.device, RD_DEVICE_CPU);
-    assert_string_equal(c.say, "");
+    assert_string_equal(c.text, "");
     assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, false, false, s, 1, &c, &st), RD_OK);
     assert_int_equal(c.device, RD_DEVICE_CPU);
-    assert_string_equal(c.say, "");
+    assert_string_equal(c.text, "");
     s[0] = seat_of(0, 0, 0, 0);
     assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, false, true, s, 1, &c, &st), RD_OK);
     assert_int_equal(c.device, RD_DEVICE_CPU);
-    assert_string_equal(c.say, "the CPU, for no GPU can be used: no driver");
+    assert_string_equal(c.text, "the CPU, because no GPU can be used: no driver");
     assert_string_equal(rd_device_name(RD_DEVICE_CPU), "cpu");
 }
 
@@ -79,9 +79,10 @@ static void test_library_is_not_there(void **state)
     snprintf(s[0].why, sizeof s[0].why, "%s", why);
     assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, false, true, s, 1, &c, &st), RD_OK);
     assert_int_equal(c.device, RD_DEVICE_CPU);
-    assert_string_equal(c.say, "the CPU, for NVIDIA H100 80GB HBM3 cannot be used: cuDNN is needed "
-                               "and cannot be loaded (libcudnn.so.9: no such "
-                               "file); install cuDNN 9");
+    assert_string_equal(c.text,
+                        "the CPU, because NVIDIA H100 80GB HBM3 cannot be used: cuDNN is needed "
+                        "and cannot be loaded (libcudnn.so.9: no such "
+                        "file); install cuDNN 9");
     assert_int_equal(rd_gpu_choose(RD_DEVICE_CUDA, false, true, s, 1, &c, &st), RD_EENV);
     assert_non_null(strstr(
         st.msg,
@@ -105,17 +106,17 @@ static void test_one_each(void **state)
     rd_gpu_seat s[] = {seat_of(0, 0, 2, 0), seat_of(0, 1, 2, 1), seat_of(1, 0, 1, 0),
                        seat_of(1, 1, 1, 1)};
     assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, false, true, s, 1, &c, &st), RD_OK);
-    assert_string_equal(c.say, "NVIDIA H100 80GB HBM3 on node00");
+    assert_string_equal(c.text, "NVIDIA H100 80GB HBM3 on node00");
     assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, false, true, s, 2, &c, &st), RD_OK);
-    assert_string_equal(c.say, "2 x NVIDIA H100 80GB HBM3 on node00, one rank each");
+    assert_string_equal(c.text, "2 x NVIDIA H100 80GB HBM3 on node00, one rank each");
     /* The launcher of the second host shows each rank one GPU: index 0 twice, two uuids. */
     assert_int_equal(rd_gpu_choose(RD_DEVICE_CUDA, false, true, s, 4, &c, &st), RD_OK);
     assert_int_equal(c.device, RD_DEVICE_CUDA);
     assert_false(c.shared);
-    assert_string_equal(c.say, "4 x NVIDIA H100 80GB HBM3 on 2 hosts, one rank each");
+    assert_string_equal(c.text, "4 x NVIDIA H100 80GB HBM3 on 2 hosts, one rank each");
     snprintf(s[3].name, sizeof s[3].name, "NVIDIA A100");
     assert_int_equal(rd_gpu_choose(RD_DEVICE_CUDA, false, true, s, 4, &c, &st), RD_OK);
-    assert_string_equal(c.say, "4 x NVIDIA H100 80GB HBM3 and others on 2 hosts, one rank each");
+    assert_string_equal(c.text, "4 x NVIDIA H100 80GB HBM3 and others on 2 hosts, one rank each");
 }
 
 static void test_shared(void **state)
@@ -135,7 +136,7 @@ static void test_shared(void **state)
     st = (rd_status){0};
     assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, true, true, s, 3, &c, &st), RD_OK);
     assert_true(c.shared);
-    assert_string_equal(c.say, "2 x NVIDIA H100 80GB HBM3 on node00, up to 2 ranks on each");
+    assert_string_equal(c.text, "2 x NVIDIA H100 80GB HBM3 on node00, up to 2 ranks on each");
 }
 
 static void test_table_is_cut(void **state)

@@ -78,10 +78,10 @@ static rd_code cpu_copy(rd_backend *b, void *to, const void *from, size_t bytes,
     return RD_OK;
 }
 
-static rd_code cpu_lend(rd_backend *b, rd_arena *a, const void *host, size_t bytes, size_t room,
+static rd_code cpu_lend(rd_backend *b, rd_arena *a, const void *host, size_t bytes, size_t capacity,
                         void **out, rd_status *st)
 {
-    (void)b, (void)a, (void)bytes, (void)room;
+    (void)b, (void)a, (void)bytes, (void)capacity;
     /* Kernels only read the array. Variables have no const. */
     memcpy(out, &host, sizeof host);
     return st->code;

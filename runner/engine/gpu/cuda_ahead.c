@@ -5,14 +5,14 @@ static void *cuda_ahead_get(rd_gpu *g, size_t bytes)
 {
     rd_status own = {.code = RD_OK};
     void *p;
-    return rd_gpu_get(g, bytes, &p, &own) == RD_OK ? p : NULL;
+    return rd_gpu_memory_new(g, bytes, &p, &own) == RD_OK ? p : NULL;
 }
 
 static void cuda_ahead_put(rd_gpu *g, void *p)
 {
     if (!p || g->lost) return;
     (void)cudaStreamSynchronize(g->copies);
-    rd_gpu_put(g, p);
+    rd_gpu_memory_free(g, p);
 }
 
 static rd_code up(rd_gpu *g, void *to, const void *host, size_t bytes, rd_status *st)

@@ -90,7 +90,7 @@ static void cuda_graph_drop(rd_gpu *g, rd_gpu_graph *q)
     if (q->exec) (void)cudaGraphExecDestroy(q->exec);
     if (q->graph) (void)cudaGraphDestroy(q->graph);
     (void)cudaGetLastError();
-    rd_gpu_put(g, q->upload);
+    rd_gpu_memory_free(g, q->upload);
     free(q->node);
     free(q);
 }
@@ -112,7 +112,7 @@ static rd_code cuda_graph_make(rd_gpu *g, const rd_gpu_tasks *list, size_t uploa
         rd_fail(st, RD_EENV, "out of memory for a graph");
         goto done;
     }
-    RD_TRY(rd_gpu_get(g, upload, &q->upload, st));
+    RD_TRY(rd_gpu_memory_new(g, upload, &q->upload, st));
     TRY_GRAPH(cudaGraphCreate(&q->graph, 0));
     for (int i = 0; i < list->n; i++) RD_TRY(cuda_graph_add(g, q, list, i, st));
     TRY_GRAPH(cudaGraphInstantiate(&q->exec, q->graph, 0));

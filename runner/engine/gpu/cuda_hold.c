@@ -52,9 +52,9 @@ static void hold_forget(rd_gpu *g, const void *p)
             const copy c = h->copy[k];
             if (c.W < r.p || c.W >= r.p + r.n) continue;
             h->copy[k] = h->copy[--h->n_copy];
-            rd_gpu_put(g, c.out);
+            rd_gpu_memory_free(g, c.out);
         }
-        rd_gpu_put(g, r.narrow);
+        rd_gpu_memory_free(g, r.narrow);
     }
 }
 
@@ -94,7 +94,8 @@ rd_code rd_gpu_held_narrow(rd_gpu *g, const float *x, const uint16_t **out, rd_s
         /* Converts all weights at once. This costs six bytes for each element, and one launch
          * instead of one launch for each weight. */
         const int64_t padded = (r->n + 7) / 8 * 8;
-        if (!r->narrow) RD_TRY(rd_gpu_get(g, (size_t)padded * sizeof *r->narrow, &r->narrow, st));
+        if (!r->narrow)
+            RD_TRY(rd_gpu_memory_new(g, (size_t)padded * sizeof *r->narrow, &r->narrow, st));
         const rd_narrow_job job = {.x = r->p,
                                    .y = r->narrow,
                                    .batch = 1,
@@ -128,7 +129,7 @@ rd_code rd_gpu_hold_copy(rd_gpu *g, const float *w, int form, size_t bytes, void
         if (!cuda_hold_grow(&list, h->n_copy, &h->cap_copy, sizeof *h->copy))
             return rd_fail(st, RD_EENV, "out of memory for the list of weights in other forms");
         h->copy = list;
-        RD_TRY(rd_gpu_get(g, bytes, &p, st));
+        RD_TRY(rd_gpu_memory_new(g, bytes, &p, st));
         c = &h->copy[h->n_copy++];
         *c = (copy){
             .W = w, .form = form, .bytes = bytes, .out = p, .generation = g->generation - 1};

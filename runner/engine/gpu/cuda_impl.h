@@ -15,7 +15,7 @@ typedef struct rd_gpu_scratch {
     size_t bytes;
 } rd_gpu_scratch;
 
-/* one allocation of rd_gpu_get or rd_gpu_host_get */
+/* one allocation of rd_gpu_memory_new or rd_gpu_host_new */
 typedef struct rd_gpu_memory {
     void *p;
     size_t bytes;
@@ -62,7 +62,7 @@ struct rd_gpu {
     uint64_t short_asked, short_left;
     rd_gpu_memory *memory;
     int n_memory, cap_memory;
-    rd_gpu_memory *pinned; /* memory of rd_gpu_host_get */
+    rd_gpu_memory *pinned; /* memory of rd_gpu_host_new */
     int n_pinned, cap_pinned;
     uint64_t in_use, peak;
     rd_gpu_stage up, down;

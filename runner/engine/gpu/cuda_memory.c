@@ -56,7 +56,7 @@ void rd_gpu_memory_close(rd_gpu *g)
 }
 
 /* The place of a failure that rd_gpu_short recognizes. */
-#define SHORT_HERE "cuda_memory.c:rd_gpu_get"
+#define SHORT_HERE "cuda_memory.c:rd_gpu_memory_new"
 
 static double gib(uint64_t bytes)
 {
@@ -87,7 +87,7 @@ static rd_gpu_memory list_remove(rd_gpu_memory *list, int *n, const void *p)
     return (rd_gpu_memory){0};
 }
 
-rd_code rd_gpu_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
+rd_code rd_gpu_memory_new(rd_gpu *g, size_t bytes, void *out, rd_status *st)
 {
     void *p = NULL;
     memcpy(out, &p, sizeof p);
@@ -117,7 +117,7 @@ done:
     return st->code;
 }
 
-void rd_gpu_put(rd_gpu *g, void *p)
+void rd_gpu_memory_free(rd_gpu *g, void *p)
 {
     rd_status own = {.code = RD_OK};
     if (!p || g->lost) return;
@@ -130,7 +130,7 @@ void rd_gpu_put(rd_gpu *g, void *p)
     (void)cudaGetLastError();
 }
 
-rd_code rd_gpu_host_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
+rd_code rd_gpu_host_new(rd_gpu *g, size_t bytes, void *out, rd_status *st)
 {
     void *p = NULL;
     memcpy(out, &p, sizeof p);
@@ -152,7 +152,7 @@ done:
     return st->code;
 }
 
-void rd_gpu_host_put(rd_gpu *g, void *p)
+void rd_gpu_host_free(rd_gpu *g, void *p)
 {
     rd_status own = {.code = RD_OK};
     if (!p || g->lost) return;
@@ -218,13 +218,13 @@ rd_code rd_gpu_scratch_get(rd_gpu *g, rd_gpu_scratch *r, size_t bytes, rd_status
     if (r->bytes >= bytes) return st->code;
     rd_gpu_scratch_free(g, r);
     const size_t want = (bytes + bytes / 4 + 0xfffff) / 0x100000 * 0x100000;
-    if (rd_gpu_get(g, want, &r->p, st) == RD_OK) r->bytes = want;
+    if (rd_gpu_memory_new(g, want, &r->p, st) == RD_OK) r->bytes = want;
     return st->code;
 }
 
 void rd_gpu_scratch_free(rd_gpu *g, rd_gpu_scratch *r)
 {
-    rd_gpu_put(g, r->p);
+    rd_gpu_memory_free(g, r->p);
     *r = (rd_gpu_scratch){0};
 }
 
@@ -240,7 +240,7 @@ done:
     return st->code;
 }
 
-rd_code rd_gpu_up(rd_gpu *g, void *device, const void *host, size_t bytes, rd_status *st)
+rd_code rd_gpu_upload(rd_gpu *g, void *device, const void *host, size_t bytes, rd_status *st)
 {
     RD_TRY(rd_gpu_alive(g, st));
     if (bytes > 0 && !rd_graphs_up(g->graphs, device, host, bytes, st) &&
@@ -281,7 +281,7 @@ done:
     return st->code;
 }
 
-rd_code rd_gpu_down(rd_gpu *g, void *host, const void *device, size_t bytes, rd_status *st)
+rd_code rd_gpu_download(rd_gpu *g, void *host, const void *device, size_t bytes, rd_status *st)
 {
     rd_gpu_stage *s = &g->down;
     const unsigned char *from = device;

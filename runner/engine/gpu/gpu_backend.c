@@ -30,12 +30,12 @@ static rd_element gpu_activations(const rd_backend *b)
 static void *memory_get(void *gpu, size_t bytes, rd_status *st)
 {
     void *p;
-    return rd_gpu_get(gpu, bytes, &p, st) == RD_OK ? p : NULL;
+    return rd_gpu_memory_new(gpu, bytes, &p, st) == RD_OK ? p : NULL;
 }
 
 static void memory_put(void *gpu, void *p)
 {
-    rd_gpu_put(gpu, p);
+    rd_gpu_memory_free(gpu, p);
 }
 
 static rd_code memory_zero(void *gpu, void *p, size_t bytes, rd_status *st)
@@ -60,20 +60,20 @@ static rd_code gpu_copy(rd_backend *b, void *to, const void *from, size_t bytes,
 
 static rd_code gpu_upload(rd_backend *b, void *to, const void *host, size_t bytes, rd_status *st)
 {
-    return rd_gpu_up(b->gpu, to, host, bytes, st);
+    return rd_gpu_upload(b->gpu, to, host, bytes, st);
 }
 
 static rd_code gpu_download(rd_backend *b, void *host, const void *from, size_t bytes,
                             rd_status *st)
 {
-    return rd_gpu_down(b->gpu, host, from, bytes, st);
+    return rd_gpu_download(b->gpu, host, from, bytes, st);
 }
 
-static rd_code gpu_lend(rd_backend *b, rd_arena *a, const void *host, size_t bytes, size_t room,
+static rd_code gpu_lend(rd_backend *b, rd_arena *a, const void *host, size_t bytes, size_t capacity,
                         void **out, rd_status *st)
 {
-    RD_TRY(rd_arena_get(a, room, out, st));
-    RD_TRY(rd_gpu_up(b->gpu, *out, host, bytes, st));
+    RD_TRY(rd_arena_get(a, capacity, out, st));
+    RD_TRY(rd_gpu_upload(b->gpu, *out, host, bytes, st));
 done:
     return st->code;
 }
@@ -89,7 +89,7 @@ static rd_code gpu_read(rd_backend *b, rd_arena *scratch, int64_t n, const void 
         RD_TRY(rd_gpu_cast(b->gpu, n, from, type, wide, RD_FLOAT32, false, st));
         from = wide;
     }
-    RD_TRY(rd_gpu_down(b->gpu, out, from, bytes, st));
+    RD_TRY(rd_gpu_download(b->gpu, out, from, bytes, st));
     rd_arena_rewind(scratch, mark);
 done:
     return st->code;

@@ -112,7 +112,7 @@ static void describe_gpus(const rd_gpu_seat *seat, int n, rd_gpu_choice *out)
         snprintf(ranks, sizeof ranks, ", one rank each");
     char count[32] = "";
     if (gpus > 1) snprintf(count, sizeof count, "%d x ", gpus);
-    snprintf(out->say, sizeof out->say, "%s%s%s on %s%s", count, seat[0].name,
+    snprintf(out->text, sizeof out->text, "%s%s%s on %s%s", count, seat[0].name,
              same_name ? "" : " and others", where, ranks);
 }
 
@@ -136,10 +136,10 @@ rd_code rd_gpu_choose(rd_device asked, bool allow_shared, bool compiled, const r
     }
     if (with == 0 && asked == RD_DEVICE_AUTO) {
         if (seat[0].n_visible > 0)
-            snprintf(out->say, sizeof out->say, "the CPU, for %s cannot be used: %.400s",
+            snprintf(out->text, sizeof out->text, "the CPU, because %s cannot be used: %.400s",
                      seat[0].name, seat[0].why);
         else
-            snprintf(out->say, sizeof out->say, "the CPU, for no GPU can be used: %.400s",
+            snprintf(out->text, sizeof out->text, "the CPU, because no GPU can be used: %.400s",
                      seat[0].why);
         return st->code;
     }

@@ -73,16 +73,16 @@ rd_code rd_backend_gpu_new(rd_gpu *g, int n_threads, rd_backend **out, rd_status
 }
 
 /* ---- memory ---- */
-rd_code rd_gpu_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
+rd_code rd_gpu_memory_new(rd_gpu *g, size_t bytes, void *out, rd_status *st)
 {
     return no_gpu(st);
 }
-void rd_gpu_put(rd_gpu *g, void *p) {}
-rd_code rd_gpu_up(rd_gpu *g, void *device, const void *host, size_t bytes, rd_status *st)
+void rd_gpu_memory_free(rd_gpu *g, void *p) {}
+rd_code rd_gpu_upload(rd_gpu *g, void *device, const void *host, size_t bytes, rd_status *st)
 {
     return no_gpu(st);
 }
-rd_code rd_gpu_down(rd_gpu *g, void *host, const void *device, size_t bytes, rd_status *st)
+rd_code rd_gpu_download(rd_gpu *g, void *host, const void *device, size_t bytes, rd_status *st)
 {
     return no_gpu(st);
 }
@@ -98,7 +98,7 @@ rd_code rd_gpu_wait(rd_gpu *g, rd_status *st)
 {
     return no_gpu(st);
 }
-rd_code rd_gpu_host_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
+rd_code rd_gpu_host_new(rd_gpu *g, size_t bytes, void *out, rd_status *st)
 {
     return no_gpu(st);
 }
@@ -106,7 +106,7 @@ rd_code rd_gpu_host_wait(rd_gpu *g, const void *p, rd_status *st)
 {
     return no_gpu(st);
 }
-void rd_gpu_host_put(rd_gpu *g, void *p) {}
+void rd_gpu_host_free(rd_gpu *g, void *p) {}
 rd_code rd_gpu_up_ahead(rd_gpu *g, const void *host, size_t bytes, rd_status *st)
 {
     return no_gpu(st);

@@ -241,7 +241,8 @@ static rd_code layer_new(rd_gpu *g, const rd_dnn_rnn *dnn, const rd_lstm_layer *
                                            (int32_t)l->H, (int32_t)l->H, 1, NULL, io),
                   no);
     TRY_OR_REFUSE(cudnnGetRNNWeightSpaceSize(dnn->handle, l->desc, &l->bytes), no);
-    RD_TRY(rd_gpu_get(g, l->bytes, &base, st)); /* the library needs a base to return addresses */
+    RD_TRY(rd_gpu_memory_new(g, l->bytes, &base,
+                             st)); /* the library needs a base to return addresses */
     for (int side = 0; side < 2; side++)
         for (int k = 0; k < GATES; k++) {
             const int gate = side * GATES + k;
@@ -250,7 +251,7 @@ static rd_code layer_new(rd_gpu *g, const rd_dnn_rnn *dnn, const rd_lstm_layer *
             RD_TRY(gpu_rnn_place(g, dnn, l, base, gate, true, 1, &l->at[2 * GATES + gate], no, st));
         }
 done:
-    rd_gpu_put(g, base);
+    rd_gpu_memory_free(g, base);
     if (st->code != RD_OK || *no) {
         if (l->desc) (void)dnn->cudnnDestroyRNNDescriptor(l->desc);
         free(l);

@@ -56,8 +56,8 @@ static inline rd_code rd_launch(rd_gpu *gpu, rd_status *st, const char *name, di
     constexpr size_t head = (sizeof(rd_kernel_call) + RD_PARAM_ALIGN - 1) / RD_PARAM_ALIGN *
                             RD_PARAM_ALIGN;
     alignas(
-        RD_PARAM_ALIGN) unsigned char room[head + ((sizeof(P) + RD_PARAM_ALIGN) + ... + 0)] = {};
-    rd_kernel_call *c = reinterpret_cast<rd_kernel_call *>(room);
+        RD_PARAM_ALIGN) unsigned char bytes[head + ((sizeof(P) + RD_PARAM_ALIGN) + ... + 0)] = {};
+    rd_kernel_call *c = reinterpret_cast<rd_kernel_call *>(bytes);
     size_t at = head;
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return RD_OK;
     c->name = name;

@@ -11,7 +11,7 @@ extern "C" {
 /* Open and close device memory for host code, which cannot touch it otherwise. Calls nest. */
 void rd_emulated_open(void);
 void rd_emulated_close(void);
-/* Returns whether the bytes at p are in one allocation of rd_gpu_get. */
+/* Returns whether the bytes at p are in one allocation of rd_gpu_memory_new. */
 bool rd_emulated_is_device(const void *p, size_t bytes);
 /* Returns whether p is in pinned memory that a GPU may not have read yet. */
 bool rd_emulated_is_read(const void *p);

@@ -35,7 +35,7 @@ enum {
 };
 const size_t FILLED = (size_t)1 << 20;
 const uint64_t GIB = (uint64_t)1 << 30;
-const char *const short_here = "gpu_emulated.cc:rd_gpu_get";
+const char *const short_here = "gpu_emulated.cc:rd_gpu_memory_new";
 
 /* Allocations and free pieces of the range in order of address. Neighbouring free pieces are
  * joined. */
@@ -124,7 +124,7 @@ struct held {
     form *forms;
 };
 
-/* pinned memory of rd_gpu_host_get */
+/* pinned memory of rd_gpu_host_new */
 struct locked {
     locked *next;
     char *at;
@@ -174,7 +174,7 @@ static void release_held(rd_gpu *g, const char *from, size_t bytes)
         while (h->forms) {
             form *f = h->forms;
             h->forms = f->next;
-            rd_gpu_put(g, f->at);
+            rd_gpu_memory_free(g, f->at);
             delete f;
         }
         free(h->copy);
@@ -333,7 +333,7 @@ static rd_code make_graph(rd_gpu *g, const rd_gpu_tasks *t, size_t upload, rd_gp
     if (number_of_environment("RD_EMULATED_GRAPHS", 1) == 0)
         return rd_fail(st, RD_EENV, "RD_EMULATED_GRAPHS is 0");
     void *at;
-    if (rd_gpu_get(g, upload, &at, st) != RD_OK) return st->code;
+    if (rd_gpu_memory_new(g, upload, &at, st) != RD_OK) return st->code;
     rd_gpu_graph *q = new rd_gpu_graph{*t, (char *)at};
     q->tasks.task = (rd_gpu_task *)malloc((size_t)t->n * sizeof *t->task);
     q->tasks.args = (unsigned char *)aligned_alloc(16, t->used);
@@ -377,7 +377,7 @@ static rd_code start_graph(rd_gpu *g, rd_gpu_graph *q, const void *upload, size_
 
 static void drop_graph(rd_gpu *g, rd_gpu_graph *q)
 {
-    rd_gpu_put(g, q->upload);
+    rd_gpu_memory_free(g, q->upload);
     free(q->tasks.task);
     free(q->tasks.args);
     delete q;
@@ -407,13 +407,13 @@ static void *ahead_get(rd_gpu *g, size_t bytes)
 {
     rd_status own = {};
     void *p;
-    return rd_gpu_get(g, bytes, &p, &own) == RD_OK ? p : nullptr;
+    return rd_gpu_memory_new(g, bytes, &p, &own) == RD_OK ? p : nullptr;
 }
 
 static void ahead_put(rd_gpu *g, void *p)
 {
     rd_emulated_copies_finish(g->copies, nullptr, 0);
-    rd_gpu_put(g, p);
+    rd_gpu_memory_free(g, p);
 }
 
 static rd_code ahead_up(rd_gpu *g, void *to, const void *host, size_t bytes, rd_status *)
@@ -553,7 +553,7 @@ rd_element rd_gpu_narrow(const rd_gpu *g)
 /* ---- memory ---- */
 /* Pinned memory: memory of an array that is being uploaded cannot be written until
  * rd_gpu_host_wait, because a GPU may not have read it. */
-rd_code rd_gpu_host_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
+rd_code rd_gpu_host_new(rd_gpu *g, size_t bytes, void *out, rd_status *st)
 {
     void *none = nullptr;
     memcpy(out, &none, sizeof none);
@@ -595,7 +595,7 @@ rd_code rd_gpu_host_wait(rd_gpu *g, const void *p, rd_status *st)
     return RD_OK;
 }
 
-void rd_gpu_host_put(rd_gpu *g, void *p)
+void rd_gpu_host_free(rd_gpu *g, void *p)
 {
     if (p) waits(__func__);
     for (locked **at = &g->locked_first; *at; at = &(*at)->next) {
@@ -611,7 +611,7 @@ void rd_gpu_host_put(rd_gpu *g, void *p)
     if (p) out_of_order("pinned memory that is given back was not given by this GPU");
 }
 
-rd_code rd_gpu_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
+rd_code rd_gpu_memory_new(rd_gpu *g, size_t bytes, void *out, rd_status *st)
 {
     void *none = nullptr;
     memcpy(out, &none, sizeof none);
@@ -647,7 +647,7 @@ rd_code rd_gpu_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
     return RD_OK;
 }
 
-void rd_gpu_put(rd_gpu *g, void *at)
+void rd_gpu_memory_free(rd_gpu *g, void *at)
 {
     if (!at) return;
     waits(__func__);
@@ -676,7 +676,7 @@ static rd_code outside(rd_gpu *g, const char *call, const void *p, size_t bytes,
     return rd_emulated_stick(g, st);
 }
 
-rd_code rd_gpu_up(rd_gpu *g, void *device, const void *host, size_t bytes, rd_status *st)
+rd_code rd_gpu_upload(rd_gpu *g, void *device, const void *host, size_t bytes, rd_status *st)
 {
     if (rd_emulated_stuck(g, st) != RD_OK || bytes == 0) return st->code;
     if (!rd_emulated_is_device(device, bytes)) return outside(g, __func__, device, bytes, st);
@@ -707,7 +707,7 @@ void rd_gpu_count_ahead(const rd_gpu *g, rd_gpu_ahead_counts *out)
     rd_ahead_count(g->ahead, out);
 }
 
-rd_code rd_gpu_down(rd_gpu *g, void *host, const void *device, size_t bytes, rd_status *st)
+rd_code rd_gpu_download(rd_gpu *g, void *host, const void *device, size_t bytes, rd_status *st)
 {
     if (rd_emulated_stuck(g, st) != RD_OK || bytes == 0) return st->code;
     if (!rd_emulated_is_device(device, bytes)) return outside(g, __func__, device, bytes, st);
@@ -807,7 +807,7 @@ rd_code rd_gpu_hold_copy(rd_gpu *g, const float *w, int number, size_t bytes, vo
     while (f && (f->w != w || f->number != number || f->bytes != bytes)) f = f->next;
     if (!f) {
         void *at;
-        if (rd_gpu_get(g, bytes, &at, st) != RD_OK) return st->code;
+        if (rd_gpu_memory_new(g, bytes, &at, st) != RD_OK) return st->code;
         f = h->forms = new (std::nothrow) form{h->forms, w, number, bytes, at, false};
         if (!f) return rd_fail(st, RD_EENV, "out of memory for copies of the weights");
     }
