@@ -45,14 +45,14 @@ static rd_code load_parent(rd_run *r, rd_ckpt *c, rd_status *st)
         (void)rd_ckpt_load_newest(path, "best", c, warning, st);
     } else if (colon && colon[1] && strspn(colon + 1, "0123456789") == strlen(colon + 1)) {
         (void)snprintf(path, sizeof path, "%.*s/model-%s.npz", (int)n, name, colon + 1);
-        if (stat(path, &at) != 0)
-            (void)snprintf(path, sizeof path, "%.*s/best-%s.npz", (int)n, name, colon + 1);
-        return rd_ckpt_load(path, c, st);
+        if (stat(path, &at) == 0) return rd_ckpt_load(path, c, st);
+        (void)snprintf(path, sizeof path, "%.*s/best-%s.npz", (int)n, name, colon + 1);
+        if (stat(path, &at) == 0) return rd_ckpt_load(path, c, st);
     }
     if (warning[0]) rd_warn(r->log, "%s", warning);
     if (st->code == RD_OK && !c->npz)
         rd_fail(st, RD_ECKPT,
-                "init_from: '%s' is no checkpoint and no folder with one; name a file, a log "
+                "init_from: '%s' names no checkpoint; name a file, a log "
                 "folder, LOGDIR:best or LOGDIR:STEP",
                 name);
     return st->code;

@@ -235,10 +235,12 @@ bool meaning_other_classes(const json_t *was, const rd_data_spec *spec, rd_strbu
     while (first < both && (!class_at(was, first)[0] || !spec->class_names[first][0] ||
                             strcmp(class_at(was, first), spec->class_names[first]) == 0))
         first++;
-    if (first == both) return false;
-    rd_strbuf_printf(why,
-                     "class %zu is '%.60s' there and '%.60s' in the data; classes there:", first,
-                     class_at(was, first), spec->class_names[first]);
+    if (first == both && (both == 0 || n == now)) return false;
+    if (first == both)
+        rd_strbuf_printf(why, "it has %zu classes and the data %zu; classes there:", n, now);
+    else
+        rd_strbuf_printf(why, "class %zu is '%.60s' there and '%.60s' in the data; classes there:",
+                         first, class_at(was, first), spec->class_names[first]);
     for (size_t k = 0; k < n && k < SHOWN; k++)
         rd_strbuf_printf(why, "%s %.60s", k ? "," : "", class_at(was, k));
     rd_strbuf_printf(why, "%s; in the data:", n > SHOWN ? ", ..." : "");
@@ -296,6 +298,11 @@ void meaning_report(const rd_run *r, const json_t *manifest)
             rd_warn(r->log, "changed since the checkpoint: %s: %s -> %s", key, a, b);
     }
     report_evaluation(r, manifest);
+    if (r->config.init_from &&
+        differs(json_object_get(old, "init_from"), json_object_get(now, "init_from")))
+        rd_warn(r->log,
+                "init_from has no effect: the log folder has a checkpoint, and the training "
+                "goes on from it; use another --logdir to begin with other weights");
 done:
     json_decref(all);
     json_decref(now);

@@ -115,6 +115,12 @@ for mode in train train_eval eval infer; do
         food $mode --max_steps=3
 done
 mv food/train/-first "food/train/$last" && mv food/val/-first "food/val/$last"
+cp -r "food/train/$last" food/train/z && cp -r "food/val/$last" food/val/z
+for mode in train eval infer; do
+    expect "one class more in $mode" 6 "it has 4 classes and the data 5; classes there: 0, 1, 2, 3; in the data: 0, 1, 2, 3, z" \
+        food $mode --max_steps=3
+done
+rm -r food/train/z food/val/z
 expect "normalization" 0 'warning: changed since the checkpoint: normalization: "unit" -> "symmetric"' food infer --set normalization=symmetric
 expect "epsilon" 0 "warning: changed since the checkpoint: batch_norm_epsilon: " food eval --set batch_norm_epsilon=0.01
 expect "augmentation matters to training alone" 1 "" sh -c "

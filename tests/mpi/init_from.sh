@@ -35,6 +35,12 @@ expect "run.log names the parent" 0 "weights from parent/best-40.npz" cat child/
 expect "config.json names it too" 0 '"parent:best"' grep -A 1 '"init_from"' child/config.json
 expect "its own checkpoint comes first" 0 "resuming from child/model-1.npz, step 1" ranks 1 "$PROG" --config_file=toy.json \
     --logdir=child --max_steps=2 --set optimizer=momentum --set init_from=parent
+again() { # steps, init_from
+    "$PROG" --config_file=toy.json --logdir=child --max_steps="$1" --set optimizer=momentum --set init_from="$2" 2>&1
+}
+expect "another init_from in that folder" 0 "warning: init_from has no effect: the log folder has a checkpoint" again 3 parent:40
+expect "the same init_from in that folder" 0 "resuming from child/model-3.npz" again 4 parent:40
+expect "is no change" 1 "" sh -c "tail -n 30 child/run.log | sed -n '/model-3.npz, step 3/,\$p' | grep 'no effect'"
 expect "no weights from elsewhere then" 1 "" sh -c "tail -n 30 child/run.log | sed -n '/resuming/,\$p' | grep 'weights from'"
 
 # What does not fit.
@@ -49,8 +55,8 @@ expect "a smaller model lists the rest" 0 "warning: init_from: '.*' is not in th
 printf '%s\n' f e d c b a > data/other.txt
 expect "another vocabulary" 6 "'target vocabulary' is another one there" \
     train 1 words --max_steps=1 --set init_from=parent --set tgt_vocab_file=data/other.txt
-expect "nothing there" 6 "'nowhere' is no checkpoint and no folder with one" train 1 none --max_steps=1 --set init_from=nowhere
-expect "no such step" 6 "parent/best-39.npz" train 2 none --max_steps=1 --set init_from=parent:39
+expect "nothing there" 6 "'nowhere' names no checkpoint" train 1 none --max_steps=1 --set init_from=nowhere
+expect "no such step" 6 "'parent:39' names no checkpoint" train 2 none --max_steps=1 --set init_from=parent:39
 expect "a damaged file" 6 "bad.npz" sh -c "head -c 5000 parent/model-40.npz > bad.npz
     '$PROG' --config_file=toy.json --logdir=none --max_steps=1 --set init_from=bad.npz"
 
