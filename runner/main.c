@@ -7,6 +7,7 @@
 #include "rd/clock.h"
 #include "rd/doctor.h"
 #include "rd/environment.h"
+#include "rd/file.h"
 #include "rd/modes.h"
 #include "rd/records.h"
 #include "rd/strbuf.h"
@@ -223,6 +224,7 @@ static rd_code start_ranks(int *argc, char ***argv, const rd_cli *cli, rd_comm *
 
 int main(int argc, char **argv)
 {
+    rd_open_standard(); /* before any other file is opened */
     calm_threads(argv);
     const int64_t started_ns = rd_now_ns();
     rd_status st = {.rank = -1};

@@ -7,6 +7,15 @@
 
 RD_C_BEGIN
 
+/* Opens /dev/null as each of the descriptors 0, 1 and 2 that is closed. Else the next file that the
+ * program opens gets that number, and takes what is printed. Reading and writing still fail. main
+ * calls it first. */
+void rd_open_standard(void);
+
+/* Makes a pipe like pipe2(2) with O_CLOEXEC. Its ends are never 0, 1 or 2: dup2 to the same number
+ * would keep O_CLOEXEC. */
+int rd_pipe(int ends[2]);
+
 /* Reads a whole file, plain or compressed with gzip. The first bytes show which it is; gzip's
  * checksums are verified. "-" and /dev/stdin are standard input, which may be a pipe. An empty file
  * is not a failure: *n is 0. The caller frees *out with free(). One extra '\0' follows the n bytes.

@@ -447,7 +447,7 @@ rd_code rd_watch_start(rd_comm *comm, rd_log *log, const rd_watch_limits *limits
     }
     if (!w || !w->pidfd || !w->ended || !w->beat_ns || !w->pause_ns || !w->all || !w->received)
         rd_fail(st, RD_EENV, "out of memory for the watch");
-    else if (pipe(w->wake) != 0)
+    else if (rd_pipe(w->wake) != 0)
         rd_fail(st, RD_EENV, "cannot create a pipe for the watch: %s%s", strerror(errno),
                 errno == EMFILE ? "; raise the limit of open files (ulimit -n)" : "");
     RD_TRY(rd_comm_agree(comm, st));

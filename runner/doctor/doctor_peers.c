@@ -1,6 +1,7 @@
 /* doctor_peers.c -- starts agents over ssh and reads their answers; see doctor_peers.h. */
 #include "doctor_peers.h"
 #include "rd/clock.h"
+#include "rd/file.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +28,7 @@ rd_code doc_child_start(doc_child *c, char *const *argv, rd_status *st)
     int p[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}};
     *c = (doc_child){.in = -1, .out = -1, .err = -1};
     for (int i = 0; i < 3; i++)
-        if (pipe2(p[i], O_CLOEXEC) != 0)
+        if (rd_pipe(p[i]) != 0)
             rd_fail(st, RD_EENV, "no pipe for a child process: %s", strerror(errno));
     if (st->code == RD_OK) {
         c->pid = fork();

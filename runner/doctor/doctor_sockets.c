@@ -6,6 +6,7 @@
  * number of bytes that arrived. */
 #include "doctor_impl.h"
 #include "rd/clock.h"
+#include "rd/file.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -176,7 +177,7 @@ rd_code doc_server_new(const char *token, const int *ports, int n, doc_server **
     s->stop[0] = s->stop[1] = -1;
     add_listener(s, 0);
     for (int i = 0; i < n && s->n > 0; i++) add_listener(s, ports[i]);
-    if (!s->block || s->n == 0 || pipe2(s->stop, O_CLOEXEC) != 0) {
+    if (!s->block || s->n == 0 || rd_pipe(s->stop) != 0) {
         rd_fail(st, RD_EENV, "no socket to listen on: %s", strerror(errno));
     } else if (pthread_create(&s->thread, NULL, server_main, s) != 0) {
         (void)close(s->stop[1]);

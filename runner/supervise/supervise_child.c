@@ -7,6 +7,7 @@
  * next start in the log folder. When the supervisor is killed, the launcher gets SIGTERM. */
 #include "supervise_impl.h"
 #include "rd/clock.h"
+#include "rd/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -61,7 +62,10 @@ static void run_child(char *const *argv, int err_pipe, pid_t parent, bool quiet)
     /* Standard input is /dev/null: it cannot be read a second time. A terminal would also stop a
      * background group that reads from it, or that writes to it under `stty tostop`. */
     if (null >= 0) (void)dup2(null, 0);
-    if (null >= 0 && quiet) (void)dup2(null, 1), (void)dup2(null, 2);
+    /* A stream that this process was started without takes what the command writes. */
+    for (int i = 1; null >= 0 && i < 3; i++)
+        if (quiet || (fcntl(i, F_GETFL) & O_ACCMODE) == O_RDONLY || fcntl(i, F_GETFD) < 0)
+            (void)dup2(null, i);
     if (null > 2) (void)close(null);
     (void)signal(SIGTTOU, SIG_IGN);
     (void)signal(SIGPIPE, SIG_DFL);
@@ -80,7 +84,7 @@ static pid_t supervise_child_start(char *const *argv, bool quiet, int *err)
     int err_pipe[2];
     const pid_t parent = getpid();
     *err = 0;
-    if (pipe2(err_pipe, O_CLOEXEC) != 0) return *err = errno, -1;
+    if (rd_pipe(err_pipe) != 0) return *err = errno, -1;
     const pid_t pid = fork();
     if (pid == 0) run_child(argv, err_pipe[1], parent, quiet);
     *err = pid < 0 ? errno : 0;
