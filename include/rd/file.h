@@ -1,4 +1,5 @@
-/* file.h -- reads whole files, replaces files atomically, makes folders, and computes CRC32C. */
+/* file.h -- opens files, reads whole files, replaces files atomically, makes folders, and computes
+ * CRC32C. */
 #ifndef RD_FILE_H
 #define RD_FILE_H
 
@@ -16,9 +17,23 @@ void rd_open_standard(void);
  * would keep O_CLOEXEC. */
 int rd_pipe(int ends[2]);
 
+/* Returns what a file of this st_mode is ("a pipe"); NULL: a regular file. */
+const char *rd_file_kind(unsigned mode);
+/* Opens a regular file to read. Never waits for another process, as open(2) does for a pipe that
+ * has a name. *size: its bytes; NULL is fine. Returns the descriptor, or -1: *kind says what the
+ * path names instead ("a pipe", "a folder"), or is NULL, and errno is set. */
+int rd_open_input(const char *path, int64_t *size, const char **kind);
+/* Does the same, and accepts the pipe of a shell's <(command); *size is then -1. */
+int rd_open_input_or_pipe(const char *path, int64_t *size, const char **kind);
+/* Opens a regular file to write. flags: O_WRONLY or O_RDWR, and O_CREAT, O_EXCL, O_APPEND, O_TRUNC.
+ * Never waits, and follows no symbolic link: *kind is then "a symbolic link". Parts of the path
+ * before the last one may be links. Returns like rd_open_input. */
+int rd_open_output(const char *path, int flags, const char **kind);
+
 /* Reads a whole file, plain or compressed with gzip. The first bytes show which it is; gzip's
- * checksums are verified. "-" and /dev/stdin are standard input, which may be a pipe. An empty file
- * is not a failure: *n is 0. The caller frees *out with free(). One extra '\0' follows the n bytes.
+ * checksums are verified. "-" and /dev/stdin are standard input, which may be a pipe. Other names
+ * are of regular files, or of the pipe of a shell's <(command). An empty file is not a failure: *n
+ * is 0. The caller frees *out with free(). One extra '\0' follows the n bytes.
  * `code` is the code for what is wrong with the file: missing, a folder, not readable, a truncated
  * .gz. Out of memory is RD_EENV. Messages name the path and the system's reason. */
 rd_code rd_file_read(const char *path, rd_code code, char **out, size_t *n, rd_status *st);

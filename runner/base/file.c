@@ -167,10 +167,13 @@ rd_code rd_file_read_limited(const char *path, rd_code code, size_t max, const c
     source s = {.fd = -1, .name = is_stdin ? "standard input" : path, .max = max, .what = what};
     bytes b = {0};
     struct stat info;
+    const char *kind = NULL;
     *out = NULL;
     *n = 0;
     if (path[0] == '\0') return rd_fail(st, code, "the name of a file to read is empty");
-    s.fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    s.fd = is_stdin ? STDIN_FILENO : rd_open_input_or_pipe(path, NULL, &kind);
+    if (s.fd < 0 && kind)
+        return rd_fail(st, code, "cannot read '%s': it is %s, not a file", path, kind);
     if (s.fd < 0) return fail_errno(st, code, RD_HERE, "open", path, errno);
     if (fstat(s.fd, &info) != 0) {
         fail_errno(st, code, RD_HERE, "read", s.name, errno);

@@ -2,6 +2,7 @@
  * of the source tree (build/release/run_dist -> configs), or of an installation (bin/run_dist ->
  * share/run_dist/configs). */
 #include "help_impl.h"
+#include "rd/file.h"
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,20 @@ static int is_config(const struct dirent *e)
     return n > 5 && !strcmp(e->d_name + n - 5, ".json") && strcmp(e->d_name, "schema.json") != 0;
 }
 
+/* NULL: not readable, or not JSON. */
+static json_t *help_config_load(const char *path)
+{
+    enum { MOST = 1 << 20 };
+    char *text = NULL;
+    size_t bytes = 0;
+    rd_status st = {0};
+    if (rd_file_read_limited(path, RD_EUSAGE, MOST, "a config", &text, &bytes, &st) != RD_OK)
+        return NULL;
+    json_t *root = json_loadb(text, bytes, 0, NULL);
+    free(text);
+    return root;
+}
+
 void rd_help_configs(const char *key, int indent, FILE *out)
 {
     char folder[PATH_MAX_BYTES], path[2 * PATH_MAX_BYTES];
@@ -49,7 +64,7 @@ void rd_help_configs(const char *key, int indent, FILE *out)
     }
     for (int i = 0; i < n; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, entry[i]->d_name);
-        json_t *root = json_load_file(path, 0, NULL);
+        json_t *root = help_config_load(path);
         const json_t *v = json_object_get(root, key);
         char shown[RD_SHOWN_BYTES], real[32];
         if (v && found++ < NAMED_MOST)

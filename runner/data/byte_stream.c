@@ -3,6 +3,7 @@
  * libarchive's "raw" format decompresses and starts no program. The first bytes of the file decide
  * whether it is compressed; its name does not matter. */
 #include "images_impl.h"
+#include "rd/file.h"
 #include "rd/gunzip.h"
 #include <archive.h>
 #include <archive_entry.h>
@@ -91,14 +92,14 @@ static rd_code byte_stream_make(const char *name, rd_stream **out, rd_status *st
 rd_code rd_stream_new(const char *path, rd_stream **out, rd_status *st)
 {
     unsigned char head[16];
-    struct stat sb;
+    const char *kind;
     RD_TRY(byte_stream_make(path, out, st));
     rd_stream *s = *out;
-    s->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (s->fd < 0 || fstat(s->fd, &sb) != 0)
+    s->fd = rd_open_input(path, &s->size, &kind);
+    if (s->fd < 0 && kind)
+        return rd_fail(st, RD_EDATA, "'%s' is %s, not a regular file", path, kind);
+    if (s->fd < 0)
         return rd_fail(st, RD_EDATA, "cannot open '%s': %s; check the path", path, strerror(errno));
-    if (!S_ISREG(sb.st_mode)) return rd_fail(st, RD_EDATA, "'%s' is not a regular file", path);
-    s->size = sb.st_size;
     const ssize_t k = pread(s->fd, head, sizeof head, 0);
     if (k < 0) return rd_fail(st, RD_EDATA, "cannot read '%s': %s", path, strerror(errno));
     s->compressed = rd_compressed(head, (size_t)k);

@@ -17,11 +17,12 @@ typedef struct rd_lines_opts {
         replace; /* invalid UTF-8 and NUL become U+FFFD; else they are errors with file:line:byte */
     int64_t max_line_bytes; /* a longer line is an error */
     int64_t lines_before;   /* number of lines that other texts had: lines are counted from there */
+    bool any_kind; /* a named pipe, a socket or a device is read, too; the call waits for them */
 } rd_lines_opts;
 
 /* Opens a file: plain or compressed (gzip, xz, bzip2, zstd, recognised by content),
- * "archive!member" (tar or zip, plain or compressed), or "-", standard input. The caller owns
- * *out. */
+ * "archive!member" (tar or zip, plain or compressed), the pipe of a shell's <(command), or "-",
+ * standard input. The caller owns *out. */
 rd_code rd_lines_new(const char *path, rd_lines_opts o, rd_lines **out, rd_status *st);
 
 /* Opens plain text in memory, which is borrowed. name: for messages. */

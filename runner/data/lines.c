@@ -5,6 +5,7 @@
  * With cr_ends, CR LF and a lone CR do, too. No other character does: line k of a file is what wc,
  * sed and head call line k. A byte order mark at the start is skipped. */
 #include "data_impl.h"
+#include "rd/file.h"
 #include "rd/gunzip.h"
 #include <archive.h>
 #include <archive_entry.h>
@@ -115,7 +116,8 @@ static rd_code find_member(rd_lines *l, const char *path, const char *member, rd
 static rd_code open_archive(rd_lines *l, const char *path, const char *member, rd_status *st)
 {
     unsigned char head[2];
-    struct stat s;
+    int64_t size = 0;
+    const char *kind;
     l->archive = archive_read_new();
     if (!l->archive) return lines_no_memory(l->name, st);
     rd_archive_filters(l->archive);
@@ -127,11 +129,13 @@ static rd_code open_archive(rd_lines *l, const char *path, const char *member, r
         /* The raw format refuses a file without content. */
         archive_read_support_format_empty(l->archive);
     }
-    l->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (l->fd < 0 || fstat(l->fd, &s) != 0)
+    l->fd = rd_open_input(path, &size, &kind);
+    if (l->fd < 0 && kind)
+        return rd_fail(st, RD_EDATA, "'%s' is %s, not a regular file", path, kind);
+    if (l->fd < 0)
         return rd_fail(st, RD_EDATA, "cannot open '%s': %s; check the path", path, strerror(errno));
     if (pread(l->fd, head, sizeof head, 0) == sizeof head && rd_gzip_begins(head, sizeof head))
-        RD_TRY(rd_gunzip_new(path, &(rd_gzip_input){.fd = l->fd, .size = s.st_size}, RD_EDATA,
+        RD_TRY(rd_gunzip_new(path, &(rd_gzip_input){.fd = l->fd, .size = size}, RD_EDATA,
                              &l->gunzip, st));
     const int opened = l->gunzip ? rd_gunzip_open(l->gunzip, l->archive)
                                  : archive_read_open_fd(l->archive, l->fd, 1 << 16);
@@ -223,6 +227,8 @@ static rd_code cannot_open(const char *path, int err, rd_status *st)
 /* Opens path: sets fd or archive. */
 static rd_code lines_open(rd_lines *l, const char *path, rd_status *st)
 {
+    int64_t size = -1;
+    const char *kind = NULL;
     if (strcmp(path, "-") == 0) {
         if ((l->fd = dup(STDIN_FILENO)) < 0)
             return rd_fail(st, RD_EDATA, "cannot read standard input: %s", strerror(errno));
@@ -237,13 +243,15 @@ static rd_code lines_open(rd_lines *l, const char *path, rd_status *st)
             prefix[n] = '\0';
             if (is_file(prefix)) return open_archive(l, prefix, bang + 1, st);
         }
-    l->fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat s = {0};
+    if (l->o.any_kind && stat(path, &s) == 0 && !S_ISREG(s.st_mode) && !S_ISDIR(s.st_mode))
+        l->fd = open(path, O_RDONLY | O_NOCTTY | O_CLOEXEC);
+    else
+        l->fd = rd_open_input_or_pipe(path, &size, &kind);
+    if (l->fd < 0 && kind) return rd_fail(st, RD_EDATA, "'%s' is %s, not a file", path, kind);
     if (l->fd < 0) return cannot_open(path, errno, st);
-    struct stat s;
-    if (fstat(l->fd, &s) == 0 && S_ISDIR(s.st_mode))
-        return rd_fail(st, RD_EDATA, "'%s' is a folder, not a file", path);
     RD_TRY(lines_fill(l, st)); /* enough to recognise the compression */
-    if (S_ISREG(s.st_mode) && rd_compressed((const unsigned char *)l->buf, l->end)) {
+    if (size >= 0 && rd_compressed((const unsigned char *)l->buf, l->end)) {
         close(l->fd);
         l->fd = -1;
         l->begin = l->end = 0;

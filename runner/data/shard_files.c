@@ -5,6 +5,7 @@
  * of a thousand shards does not need a thousand descriptors. An open shard that no thread is
  * reading from is closed to make way for another. */
 #include "images_impl.h"
+#include "rd/file.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -80,9 +81,13 @@ static rd_code acquire_slot(rd_shard_files *f, uint32_t shard, slot **out, rd_st
     (void)pthread_mutex_lock(&f->lock);
     slot *s = find_slot(f, shard);
     if (s->shard != shard) {
-        s->fd = open(f->paths[shard], O_RDONLY | O_CLOEXEC);
+        const char *kind;
+        s->fd = rd_open_input(f->paths[shard], NULL, &kind);
         if (s->fd >= 0)
             s->shard = shard;
+        else if (kind)
+            rd_fail(st, RD_EDATA, "'%s' is %s, not a regular file; it was one when the run began",
+                    f->paths[shard], kind);
         else
             rd_fail(st, RD_EDATA, "cannot open '%s': %s; it existed when the run began",
                     f->paths[shard], strerror(errno));
@@ -125,7 +130,8 @@ done:
 rd_code rd_image_file(const char *root, const char *name, rd_scratch *s, size_t *n, rd_status *st)
 {
     rd_strbuf path = {0};
-    struct stat sb;
+    const char *kind;
+    int64_t size = 0;
     int fd = -1;
     *n = 0;
     rd_strbuf_printf(&path, "%s/%s", root, name);
@@ -133,20 +139,22 @@ rd_code rd_image_file(const char *root, const char *name, rd_scratch *s, size_t 
         rd_fail(st, RD_EENV, "out of memory");
         goto done;
     }
-    fd = open(path.s, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &sb) != 0) {
-        rd_fail(st, RD_EDATA, "cannot read '%s': %s", path.s, strerror(errno));
+    fd = rd_open_input(path.s, &size, &kind);
+    if (fd < 0) {
+        if (kind)
+            rd_fail(st, RD_EDATA, "'%s' is %s, not a regular file", path.s, kind);
+        else
+            rd_fail(st, RD_EDATA, "cannot read '%s': %s", path.s, strerror(errno));
         goto done;
     }
-    if (!S_ISREG(sb.st_mode) || sb.st_size > RD_ENCODED_MAX) {
-        rd_fail(st, RD_EDATA,
-                "'%s' is not a regular file, or is larger than an image may be: %d bytes", path.s,
+    if (size > RD_ENCODED_MAX) {
+        rd_fail(st, RD_EDATA, "'%s' is larger than an image may be: %d bytes", path.s,
                 RD_ENCODED_MAX);
         goto done;
     }
-    RD_TRY(rd_scratch_reserve(&s->bytes, &s->n_bytes, (size_t)sb.st_size, st));
-    while (*n < (size_t)sb.st_size) {
-        const ssize_t k = read(fd, s->bytes + *n, (size_t)sb.st_size - *n);
+    RD_TRY(rd_scratch_reserve(&s->bytes, &s->n_bytes, (size_t)size, st));
+    while (*n < (size_t)size) {
+        const ssize_t k = read(fd, s->bytes + *n, (size_t)size - *n);
         if (k < 0 && errno == EINTR) continue;
         if (k < 0) rd_fail(st, RD_EDATA, "cannot read '%s': %s", path.s, strerror(errno));
         if (k <= 0) break; /* the file became shorter: the decoder reports what is missing */

@@ -7,6 +7,7 @@
  * it counts as cut short unless two blocks of zeros follow, with which POSIX ends an archive.
  * Otherwise an incomplete copy would train on a part of the data without a message. */
 #include "images_impl.h"
+#include "rd/file.h"
 #include "rd/gunzip.h"
 #include <archive.h>
 #include <archive_entry.h>
@@ -143,15 +144,15 @@ static rd_code tar_walk_make(const char *name, rd_tar **out, rd_status *st)
 
 rd_code rd_tar_new(const char *path, rd_tar **out, rd_status *st)
 {
-    struct stat sb;
+    const char *kind;
     RD_TRY(tar_walk_make(path, out, st));
     rd_tar *t = *out;
     t->own_fd = true;
-    t->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (t->fd < 0 || fstat(t->fd, &sb) != 0)
+    t->fd = rd_open_input(path, &t->size, &kind);
+    if (t->fd < 0 && kind)
+        return rd_fail(st, RD_EDATA, "'%s' is %s, not a regular file", path, kind);
+    if (t->fd < 0)
         return rd_fail(st, RD_EDATA, "cannot open '%s': %s; check the path", path, strerror(errno));
-    if (!S_ISREG(sb.st_mode)) return rd_fail(st, RD_EDATA, "'%s' is not a regular file", path);
-    t->size = sb.st_size;
     RD_TRY(tar_walk_start(t, st));
 done:
     return st->code;

@@ -3,9 +3,11 @@
  * Later sources take precedence, as in Open MPI itself: the machine's file, the user's file, the
  * environment, the words of mpirun's line. (In a rank, mpirun --mca arrives as environment.) */
 #include "doctor_impl.h"
+#include "rd/file.h"
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The settings that rules or lines need; all others are ignored. */
 static const char *const known_settings[] = {"btl",
@@ -56,7 +58,10 @@ static char *trim_value(char *s)
 static void read_settings_file(json_t *mca, const char *path)
 {
     char line[4096];
-    FILE *f = fopen(path, "re");
+    const char *kind;
+    const int fd = rd_open_input(path, NULL, &kind);
+    FILE *f = fd >= 0 ? fdopen(fd, "r") : NULL;
+    if (!f && fd >= 0) (void)close(fd);
     if (!f) return;
     while (fgets(line, sizeof line, f)) {
         char *key = line, *eq;

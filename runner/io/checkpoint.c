@@ -310,25 +310,30 @@ done:
 }
 
 /* Adds a warning if the file `checkpoint` names nothing, or a file that is not there. If there is
- * no other file either, *lost becomes RD_ECKPT. */
-static void check_pointer(const char *dir, const char *prefix, const checkpoint_file *file, int n,
-                          char *warning, rd_status *lost)
+ * no other file either, *lost becomes RD_ECKPT. Fails if `checkpoint` is no file. */
+static rd_code check_pointer(const char *dir, const char *prefix, const checkpoint_file *file,
+                             int n, char *warning, rd_status *lost, rd_status *st)
 {
     char text[200];
     bool odd;
-    const int64_t named = rd_ckpt_pointer_read(dir, prefix, &odd);
+    const char *kind;
+    const int64_t named = rd_ckpt_pointer_read(dir, prefix, &odd, &kind);
+    if (kind)
+        return rd_fail(st, RD_ECKPT, "'%s/checkpoint' is %s, not a regular file; remove it", dir,
+                       kind);
     if (odd)
         checkpoint_add_warning(
             warning,
             "the file 'checkpoint' names no checkpoint; loading the one with the largest step");
     for (int i = 0; i < n; i++)
-        if (file[i].step == named && strcmp(file[i].prefix, prefix) == 0) return;
-    if (named < 0) return;
+        if (file[i].step == named && strcmp(file[i].prefix, prefix) == 0) return RD_OK;
+    if (named < 0) return RD_OK;
     snprintf(text, sizeof text,
              "the file 'checkpoint' names %.64s-%" PRId64 ".npz, which is not there%s", prefix,
              named, n > 0 ? "; loading the one with the largest step" : "");
     checkpoint_add_warning(warning, text);
     if (n == 0) rd_fail(lost, RD_ECKPT, "%s", text);
+    return RD_OK;
 }
 
 rd_code rd_ckpt_load_newest(const char *dir, const char *name_prefix, rd_ckpt *out, char *warning,
@@ -341,7 +346,7 @@ rd_code rd_ckpt_load_newest(const char *dir, const char *name_prefix, rd_ckpt *o
     warning[0] = '\0';
     rd_ckpt_remove_stale(dir);
     RD_TRY(list_files(dir, name_prefix, &file, &n, st));
-    check_pointer(dir, name_prefix, file, n, warning, &last);
+    RD_TRY(check_pointer(dir, name_prefix, file, n, warning, &last, st));
     for (int i = 0; i < n; i++) {
         char path[4096];
         bool newer;

@@ -82,13 +82,14 @@ void rd_ckpt_list_release(rd_ckpt_list *l)
     *l = (rd_ckpt_list){0};
 }
 
-int64_t rd_ckpt_pointer_read(const char *dir, const char *prefix, bool *odd)
+int64_t rd_ckpt_pointer_read(const char *dir, const char *prefix, bool *odd, const char **kind)
 {
     char path[4200], line[512];
     *odd = false;
+    *kind = NULL;
     if (!rd_ckpt_has_pointer(prefix)) return -1;
     snprintf(path, sizeof path, "%s/checkpoint", dir);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = rd_open_input(path, NULL, kind);
     if (fd < 0) return -1;
     const ssize_t n = read(fd, line, sizeof line - 1);
     (void)close(fd);
@@ -103,8 +104,9 @@ int64_t rd_ckpt_newest_step(const char *dir)
 {
     static const char *const prefix[] = {"model", "best"};
     rd_status st = {0};
+    const char *kind;
     bool odd;
-    int64_t newest = rd_ckpt_pointer_read(dir, "model", &odd);
+    int64_t newest = rd_ckpt_pointer_read(dir, "model", &odd, &kind);
     for (int i = 0; i < 2; i++) {
         rd_ckpt_list l;
         if (rd_ckpt_list_new(dir, prefix[i], &l, &st) == RD_OK && l.n > 0 && l.step[0] > newest)

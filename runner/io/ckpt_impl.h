@@ -24,8 +24,8 @@ rd_code rd_ckpt_path(const char *dir, const char *prefix, int64_t step, char out
  * "model", from which training continues. */
 bool rd_ckpt_has_pointer(const char *prefix);
 /* Returns the step that the file `checkpoint` names; -1: there is no such file, or it names no
- * checkpoint, which sets *odd. */
-int64_t rd_ckpt_pointer_read(const char *dir, const char *prefix, bool *odd);
+ * checkpoint, which sets *odd, or it is no file, and *kind says what it is ("a pipe"). */
+int64_t rd_ckpt_pointer_read(const char *dir, const char *prefix, bool *odd, const char **kind);
 /* Removes all but the newest `keep`. The one just written counts as the newest of all.
  * Those with later steps belong to a run that was cut off and continued from an earlier
  * step; they are removed first. */

@@ -5,14 +5,13 @@
  * real data less than 10, a zip bomb 1000 and more. libarchive checks the CRC-32 of a member at the
  * member's end. */
 #include "npz_impl.h"
+#include "rd/file.h"
 #include <archive_entry.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { max_ratio = 20, data_align = 64 };
@@ -247,19 +246,20 @@ rd_code rd_npz_new(const char *path, rd_npz **out, rd_status *st)
 {
     rd_npz *z = NULL;
     struct archive *zip = NULL;
-    struct stat sb;
+    int64_t size = 0;
+    const char *kind;
     *out = NULL;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &sb) != 0) {
+    const int fd = rd_open_input(path, &size, &kind);
+    if (fd < 0 && kind) {
+        rd_fail(st, RD_ECKPT, "'%s' is %s, not a regular file", path, kind);
+        goto done;
+    }
+    if (fd < 0) {
         /* A file that exists and cannot be opened is a fault of the machine. No older checkpoint is
          * tried then. */
         const int err = errno;
         rd_fail(st, err == ENOENT || err == ENOTDIR || err == ELOOP ? RD_ECKPT : RD_EENV,
                 "cannot open '%s': %s", path, strerror(err));
-        goto done;
-    }
-    if (!S_ISREG(sb.st_mode)) {
-        rd_fail(st, RD_ECKPT, "'%s' is not a regular file", path);
         goto done;
     }
     z = calloc(1, sizeof *z);
@@ -268,7 +268,7 @@ rd_code rd_npz_new(const char *path, rd_npz **out, rd_status *st)
         rd_fail(st, RD_EENV, "out of memory while reading an archive");
     else if (archive_read_open_fd(zip, fd, 1 << 20) != ARCHIVE_OK)
         npz_not_a_zip(zip, st);
-    else if (npz_read_members(z, zip, (size_t)sb.st_size, st) == RD_OK) {
+    else if (npz_read_members(z, zip, (size_t)size, st) == RD_OK) {
         *out = z;
         z = NULL;
     }

@@ -18,6 +18,7 @@
 #include "rd/supervise.h"
 #include "rd/checkpoint.h"
 #include "rd/clock.h"
+#include "rd/file.h"
 #include "rd/log.h"
 #include "supervise_impl.h"
 
@@ -117,10 +118,11 @@ static bool stopped_on_request(const supervisor *s, double begin_s)
 {
     static const char message[] = "stopped on request at step ";
     char path[4200], tail[2048];
+    const char *kind;
     struct stat at;
     ssize_t n = 0;
     if (snprintf(path, sizeof path, "%s/run.log", s->logdir) >= (int)sizeof path) return false;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = rd_open_input(path, NULL, &kind);
     if (fd < 0) return false;
     if (fstat(fd, &at) == 0 &&
         (double)at.st_mtim.tv_sec + 1e-9 * (double)at.st_mtim.tv_nsec >= begin_s)

@@ -5,6 +5,7 @@
  * validation images must not shift the numbers of those behind it. In infer mode the folder may
  * hold images and no classes. */
 #include "../images_impl.h"
+#include "rd/file.h"
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -50,7 +51,7 @@ static rd_code names_add(names *x, const char *name, rd_status *st)
 }
 
 /* Lists the folders and the files of root/sub. Names that begin with a dot are skipped, and
- * everything else that is neither. */
+ * everything else that is neither. A pipe or device with the name of an image is an error. */
 static rd_code list(const char *root, const char *sub, names *folders, names *files, rd_status *st)
 {
     char path[RD_PATH_BYTES], inner[RD_PATH_BYTES + 300];
@@ -78,6 +79,11 @@ static rd_code list(const char *root, const char *sub, names *folders, names *fi
             }
             folder = S_ISDIR(sb.st_mode);
             file = S_ISREG(sb.st_mode);
+            if (!folder && !file && rd_image_named(e->d_name)) {
+                rd_fail(st, RD_EDATA, "'%s' is %s, not a regular file", inner,
+                        rd_file_kind(sb.st_mode));
+                break;
+            }
         }
         if (folder) RD_TRY(names_add(folders, e->d_name, st));
         if (file) RD_TRY(names_add(files, e->d_name, st));

@@ -194,7 +194,8 @@ static rd_code read_side(parallel_text *t, const rd_dataset_args *a, int s, cons
 {
     rd_lines *l = NULL;
     const char *path = t->c.file[a->split][s];
-    const rd_lines_opts o = t->lines;
+    rd_lines_opts o = t->lines;
+    o.any_kind = t->no_target; /* the text to translate */
     const bool shared = !a->shard && rd_local_size_of(a->comm) > 1 &&
                         rd_local_rank_of(a->comm) == 0;
     if (in)
