@@ -67,7 +67,7 @@ static void write_error_file(const rd_run *r, int64_t step, const rd_status *st)
     json_decref(o);
     if (!text) return;
     (void)snprintf(path, sizeof path, "%.4000s/errors", r->cli->logdir);
-    if (rd_mkdirs(path, &own) == RD_OK) {
+    if (rd_mkdir_inside(path, &own) == RD_OK) {
         (void)snprintf(path, sizeof path, "%.4000s/errors/rank_%d.json", r->cli->logdir,
                        r->world->rank);
         (void)rd_file_write_atomic(path, text, strlen(text), &own);

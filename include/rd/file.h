@@ -29,6 +29,9 @@ int rd_open_input_or_pipe(const char *path, int64_t *size, const char **kind);
  * Never waits, and follows no symbolic link: *kind is then "a symbolic link". Parts of the path
  * before the last one may be links. Returns like rd_open_input. */
 int rd_open_output(const char *path, int flags, const char **kind);
+/* Does the same. Returns -1 after a failure: RD_EENV, "cannot write '<path>': <reason>; <remedy>".
+ */
+int rd_open_record(const char *path, int flags, const char *remedy, rd_status *st);
 
 /* Reads a whole file, plain or compressed with gzip. The first bytes show which it is; gzip's
  * checksums are verified. "-" and /dev/stdin are standard input, which may be a pipe. Other names
@@ -66,6 +69,8 @@ rd_code rd_file_write_atomic(const char *path, const void *p, size_t n, rd_statu
 
 /* Makes a folder and its parents, like mkdir -p. Failures are RD_EENV. */
 rd_code rd_mkdirs(const char *path, rd_status *st);
+/* Makes a folder in one that exists. Does not accept a symbolic link in its place. */
+rd_code rd_mkdir_inside(const char *path, rd_status *st);
 /* Returns whether path is a symbolic link to something that does not exist. Writes the link's
  * target to `target`, cut to `capacity` bytes. */
 bool rd_link_dangles(const char *path, char *target, size_t capacity);

@@ -265,6 +265,19 @@ void rd_tmpfile_abandon(void)
     errno = saved;
 }
 
+/* Opens a new file, never one that was there. An earlier process of the same number may have left
+ * its file: in a container the numbers start anew. */
+static int open_temporary(const char *tmp)
+{
+    const char *kind;
+    int fd = -1;
+    for (int i = 0; i < 3; i++) {
+        fd = rd_open_output(tmp, O_WRONLY | O_CREAT | O_EXCL, &kind);
+        if (fd >= 0 || errno != EEXIST || unlink(tmp) != 0) break;
+    }
+    return fd;
+}
+
 rd_code rd_tmpfile_open(rd_tmpfile *f, const char *path, rd_status *st)
 {
     f->fd = f->listed = 0;
@@ -279,7 +292,7 @@ rd_code rd_tmpfile_open(rd_tmpfile *f, const char *path, rd_status *st)
      * would stay behind. The launcher wakes stopped ranks first, and a rank that waited for them
      * may then reach the next checkpoint. */
     if (atomic_load(&abandoned)) wait_for_exit(f->tmp);
-    int fd = open(f->tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int fd = open_temporary(f->tmp);
     if (fd == 0) { /* standard input was closed; 0 means empty here */
         fd = fcntl(0, F_DUPFD_CLOEXEC, 3);
         const int err = errno;
@@ -418,5 +431,18 @@ rd_code rd_mkdirs(const char *path, rd_status *st)
         }
         part[i] = was;
     }
+    return RD_OK;
+}
+
+rd_code rd_mkdir_inside(const char *path, rd_status *st)
+{
+    struct stat info;
+    if (mkdir(path, 0777) == 0) return RD_OK;
+    const int err = errno;
+    if (err != EEXIST || lstat(path, &info) != 0)
+        return fail_errno(st, RD_EENV, RD_HERE, "make folder", path, err);
+    if (!S_ISDIR(info.st_mode))
+        return rd_fail(st, RD_EENV, "cannot make folder '%s': there is %s; remove it", path,
+                       S_ISLNK(info.st_mode) ? "a symbolic link" : "a file");
     return RD_OK;
 }

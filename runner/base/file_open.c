@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -86,8 +87,8 @@ int rd_open_output(const char *path, int flags, const char **kind)
 {
     *kind = NULL;
     /* O_TRUNC comes last: nothing is emptied before it is known to be a regular file. */
-    const int fd = open(path,
-                        (flags & ~O_TRUNC) | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW | O_CLOEXEC, 0666);
+    const int fd = open(path, (flags & ~O_TRUNC) | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW | O_CLOEXEC,
+                        0666);
     if (fd < 0) return open_failed(path, false, kind);
     if (open_checked(fd, false, NULL, kind) < 0) return -1;
     if ((flags & O_TRUNC) && ftruncate(fd, 0) != 0) {
@@ -96,5 +97,17 @@ int rd_open_output(const char *path, int flags, const char **kind)
         errno = err;
         return -1;
     }
+    return fd;
+}
+
+int rd_open_record(const char *path, int flags, const char *remedy, rd_status *st)
+{
+    const char *kind;
+    const int fd = rd_open_output(path, flags, &kind);
+    if (fd < 0 && kind)
+        rd_fail(st, RD_EENV, "cannot write '%s': it is %s, not a regular file; remove it", path,
+                kind);
+    else if (fd < 0)
+        rd_fail(st, RD_EENV, "cannot write '%s': %s; %s", path, strerror(errno), remedy);
     return fd;
 }

@@ -8,6 +8,7 @@
  * reads no more, and a rank that waited for it would never save. */
 #include "rd/log.h"
 #include "rd/clock.h"
+#include "rd/file.h"
 #include "rd/strbuf.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -166,10 +167,9 @@ void rd_log_free(rd_log *l)
 
 rd_code rd_log_tee(rd_log *l, const char *path, rd_status *st)
 {
-    const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return rd_fail(st, RD_EENV, "cannot write '%s': %s; choose another --logdir", path,
-                       strerrordesc_np(errno));
+    const int fd = rd_open_record(path, O_WRONLY | O_CREAT | O_APPEND, "choose another --logdir",
+                                  st);
+    if (fd < 0) return st->code;
     pthread_mutex_lock(&l->lock);
     if (l->tee_fd >= 0) close(l->tee_fd);
     l->tee_fd = fd;
@@ -284,7 +284,8 @@ void rd_error(rd_log *l, const rd_status *st)
 void rd_error_append(const rd_log *l, const char *path, const rd_status *st)
 {
     rd_strbuf b = {0};
-    const int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    const char *kind;
+    const int fd = rd_open_output(path, O_WRONLY | O_APPEND, &kind);
     if (fd < 0) return;
     log_add_error(&b, l, st);
     rd_strbuf_add(&b, "\n", 1);

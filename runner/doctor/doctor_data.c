@@ -121,7 +121,8 @@ static void nearest_existing(const char *dir, char out[4096], char target[256])
 /* Creates a file and writes a few bytes to it. errno says why that failed. */
 static bool test_write(const char *token)
 {
-    const int fd = open(token, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    const char *kind;
+    const int fd = rd_open_output(token, O_WRONLY | O_CREAT | O_EXCL, &kind);
     if (fd < 0) return false;
     const bool wrote = write(fd, "run_dist", 8) == 8 && fsync(fd) == 0;
     const int err = errno;

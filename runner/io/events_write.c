@@ -82,6 +82,7 @@ done:
 rd_code rd_events_new(const char *dir, int64_t start_step, rd_events **out, rd_status *st)
 {
     char host[128] = "";
+    const char *kind;
     *out = NULL;
     rd_events *e = calloc(1, sizeof *e);
     if (!e) return rd_fail(st, RD_EENV, "out of memory while opening event files in '%s'", dir);
@@ -97,7 +98,7 @@ rd_code rd_events_new(const char *dir, int64_t start_step, rd_events **out, rd_s
                     dir);
             goto done;
         }
-        e->fd = open(e->path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+        e->fd = rd_open_output(e->path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND, &kind);
         if (e->fd < 0 && errno != EEXIST) break;
     }
     if (e->fd < 0) {

@@ -5,6 +5,7 @@
  * the file a second time. The file holds "<pid> <host>\n" for the message. It stays when the lock
  * is gone, and then means nothing. */
 #include "ckpt_impl.h"
+#include "rd/file.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -44,9 +45,10 @@ rd_lock_owner rd_logdir_lock_owner(const char *dir)
 {
     char path[4200], host[128], here[128];
     long pid = 0;
+    const char *kind;
     rd_lock_owner owner = RD_LOCK_FREE;
     snprintf(path, sizeof path, "%s/.lock", dir);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = rd_open_input(path, NULL, &kind);
     if (fd < 0) return owner;
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (fcntl(fd, F_OFD_GETLK, &l) == 0 && l.l_type != F_UNLCK) {
@@ -73,11 +75,9 @@ rd_code rd_logdir_lock(const char *dir, int *fd, char *warning, rd_status *st)
         return rd_fail(st, RD_EUSAGE,
                        "the name of log folder '%.200s...' is too long; choose a shorter --logdir",
                        dir);
-    const int f = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (f < 0)
-        return rd_fail(st, RD_EENV,
-                       "cannot write '%s': %s; choose a --logdir that this user may write to", path,
-                       strerror(errno));
+    const int f = rd_open_record(path, O_RDWR | O_CREAT,
+                                 "choose a --logdir that this user may write to", st);
+    if (f < 0) return st->code;
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     int rc;
     while ((rc = fcntl(f, F_OFD_SETLK, &l)) != 0 && errno == EINTR) continue;

@@ -65,18 +65,20 @@ done:
 
 rd_code rd_metrics_new(const char *path, int64_t start_step, rd_metrics **out, rd_status *st)
 {
+    const int flags = O_WRONLY | O_CREAT | O_APPEND;
+    static const char remedy[] = "check the free space and the permissions of the log folder";
     *out = NULL;
     if (strlen(path) >= sizeof(*out)->path)
         return rd_fail(st, RD_EUSAGE, "the path '%.200s...' is too long", path);
+    const int there = rd_open_record(path, flags, remedy, st); /* a link is not read and replaced */
+    if (there < 0) return st->code;
+    (void)close(there);
     if (metrics_cut_back(path, start_step, st) != RD_OK) return st->code;
     rd_metrics *m = calloc(1, sizeof *m);
     if (!m) return rd_fail(st, RD_EENV, "out of memory while opening '%s'", path);
     memcpy(m->path, path, strlen(path) + 1);
-    m->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    m->fd = rd_open_record(path, flags, remedy, st);
     if (m->fd < 0) {
-        rd_fail(st, RD_EENV,
-                "cannot write '%s': %s; check the free space and the permissions of the log folder",
-                path, strerror(errno));
         free(m);
         return st->code;
     }

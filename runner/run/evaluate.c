@@ -353,7 +353,8 @@ rd_code eval_records_open(rd_run *r, eval_records *e, rd_status *st)
     if (!r->cli->logdir || !r->cli->logdir[0]) return RD_OK;
     (void)snprintf(dir, sizeof dir, "%.4000s/eval", r->cli->logdir);
     (void)snprintf(path, sizeof path, "%.4200s/metrics.jsonl", dir);
-    RD_TRY(rd_mkdirs(dir, st));
+    RD_TRY(rd_mkdirs(r->cli->logdir, st));
+    RD_TRY(rd_mkdir_inside(dir, st));
     RD_TRY(rd_logdir_lock(dir, &e->lock, warning, st));
     if (warning[0]) rd_warn(r->log, "%s", warning);
     /* The evaluation of an older checkpoint keeps the lines of newer steps. A resumed run writes

@@ -10,6 +10,7 @@
 #include "trace.h"
 #include "run.h"
 
+#include "rd/file.h"
 #include "rd/ping.h"
 
 #include <errno.h>
@@ -109,7 +110,11 @@ static rd_code create_file(run_trace *t, rd_status *st)
 {
     rd_strbuf b = {0};
     rd_status own = {0};
-    t->fd = open(t->path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    const char *kind;
+    t->fd = rd_open_output(t->path, O_RDWR | O_CREAT | O_TRUNC, &kind);
+    if (t->fd < 0 && kind)
+        return rd_fail(st, RD_EENV, "cannot write --trace '%.512s': it is %s; name another file",
+                       t->path, kind);
     if (t->fd < 0)
         return rd_fail(st, RD_EENV,
                        "cannot write --trace '%.512s': %s; name a file in a folder that exists",

@@ -280,6 +280,34 @@ static void test_stdin(void **state)
     check_stdin("-", "", 0, "", 0);
 }
 
+/* What has the name of the temporary file is removed, not written to. */
+static void test_temporary_taken(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    rd_tmpfile f = {0};
+    char tmp[4200], before[3][40] = {"victim", "nothing", "pipe"};
+    snprintf(tmp, sizeof tmp, "%s.tmp.%ld", at("taken"), (long)getpid());
+    put("victim", "precious", 8);
+    for (int i = 0; i < 4; i++) {
+        if (i < 3) assert_int_equal(symlink(before[i], tmp), 0);
+        if (i == 2) assert_int_equal(mkfifo(at("pipe"), 0600), 0);
+        if (i == 3) assert_int_equal(link(at("victim"), tmp), 0);
+        assert_int_equal(rd_tmpfile_open(&f, at("taken"), &st), RD_OK);
+        assert_int_equal(rd_tmpfile_write(&f, "new", 3, &st), RD_OK);
+        assert_int_equal(rd_tmpfile_commit(&f, &st), RD_OK);
+        expect(at("taken"), "new", 3, NULL);
+        expect(at("victim"), "precious", 8, NULL);
+        assert_int_equal(access(at("nothing"), F_OK), -1);
+        assert_int_equal(unlink(at("taken")), 0);
+    }
+    assert_int_equal(unlink(at("pipe")), 0);
+    assert_int_equal(mkdir(tmp, 0700), 0);
+    assert_int_equal(rd_tmpfile_open(&f, at("taken"), &st), RD_EENV);
+    assert_int_equal(rmdir(tmp), 0);
+    assert_int_equal(access(at("taken"), F_OK), -1);
+}
+
 static void test_atomic(void **state)
 {
     (void)state;
@@ -480,5 +508,5 @@ static void test_mkdirs(void **state)
 RD_TESTS_WITH("base_file", set_up, tear_down, TEST(test_plain), TEST(test_gzip),
               TEST(test_gzip_large), TEST(test_damaged_gzip), TEST(test_members), TEST(test_twice),
               TEST(test_limit), TEST(test_messages), TEST(test_stdin), TEST(test_atomic),
-              TEST(test_no_room), TEST(test_mkdirs), TEST(test_abandoned),
-              TEST(test_begun_after_the_end))
+              TEST(test_temporary_taken), TEST(test_no_room), TEST(test_mkdirs),
+              TEST(test_abandoned), TEST(test_begun_after_the_end))

@@ -53,8 +53,8 @@ static void test_read(void **state)
 {
     static const struct {
         const char *name, *kind;
-    } rows[] = {{"pipe", "a pipe"},     {"to_pipe", "a pipe"}, {"socket", "a socket"},
-                {"", "a folder"},       {"to_dir", "a folder"}, {"/dev/null", "a device"},
+    } rows[] = {{"pipe", "a pipe"},       {"to_pipe", "a pipe"},  {"socket", "a socket"},
+                {"", "a folder"},         {"to_dir", "a folder"}, {"/dev/null", "a device"},
                 {"/dev/zero", "a device"}};
     const char *kind;
     int64_t size = 0;
