@@ -48,6 +48,7 @@ static void run_release(rd_run *r)
     rd_dataset_free(r->eval_data);
     rd_strbuf_release(&r->notices);
     json_decref(r->best_measure);
+    if (r->lock >= 0) (void)close(r->lock);
     rd_watch_stop(r->watch);
 }
 
@@ -57,7 +58,8 @@ static void write_error_file(const rd_run *r, int64_t step, const rd_status *st)
 {
     char path[4200];
     rd_status own = {0};
-    if (!r->owns_logdir || (r->agreed && (st->rank > 0 ? st->rank : 0) != r->world->rank)) return;
+    if (!run_owns_logdir(r) || (r->agreed && (st->rank > 0 ? st->rank : 0) != r->world->rank))
+        return;
     if (access(r->cli->logdir, F_OK) != 0) /* rank 0's folder is on another host's disk */
         return;
     json_t *o = json_pack("{s:i, s:s, s:i, s:I, s:f, s:s, s:s}", "rank", r->world->rank, "host",
@@ -80,7 +82,7 @@ static void write_error_file(const rd_run *r, int64_t step, const rd_status *st)
 static void append_error_line(const rd_run *r, const rd_status *why)
 {
     char path[4200];
-    if (!r->owns_logdir || r->world->rank == 0) return;
+    if (!run_owns_logdir(r) || r->world->rank == 0) return;
     (void)snprintf(path, sizeof path, "%.4000s/run.log", r->cli->logdir);
     rd_error_append(r->log, path, why);
 }
@@ -109,6 +111,7 @@ rd_code rd_run_mode(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *co
                 .cli = cli,
                 .keys = config,
                 .started_ns = started_ns,
+                .lock = -1,
                 .progress = {.best_step = -1, .best_before = -1, .plateau = {.factor = 1.0}}};
     /* Other modes have nothing to save, so a signal ends the process as usual. */
     if (cli->mode_bit == RD_MODE_TRAIN || cli->mode_bit == RD_MODE_TRAIN_EVAL) signals_start();

@@ -52,9 +52,18 @@ void rd_ckpt_remove(const char *dir, const char *prefix, int64_t step);
 
 /* Locks the log folder: an fcntl lock on <dir>/.lock that ends with its process. It belongs to the
  * open file, so a process cannot get it twice. Held by another process: RD_EUSAGE, with its pid and
- * host. *fd stays open until the end; closing it releases the lock. A file system without locks:
- * RD_OK with a text in *warning (RD_MSG_BYTES long). */
+ * host. *fd stays open until the end; closing it releases the lock. The file that is locked is the
+ * one that the folder holds then. A file system without locks: RD_OK with a text in *warning
+ * (RD_MSG_BYTES long). */
 rd_code rd_logdir_lock(const char *dir, int *fd, char *warning, rd_status *st);
+/* Fails unless <dir>/.lock is still the file that rd_logdir_lock locked as fd: the folder may have
+ * been moved, removed or made anew, or its .lock removed, and another run may write there.
+ * RD_EUSAGE: another process holds the lock of what is there now. RD_EENV: no process does. Call it
+ * before each save. A file system that does not answer is no failure here. */
+rd_code rd_logdir_check(const char *dir, int fd, rd_status *st);
+/* Writes the identity of <dir>/.lock, as this host sees it. Returns false if there is none. For
+ * ranks that do not hold the lock. */
+bool rd_logdir_mark(const char *dir, uint64_t mark[2]);
 /* Returns whether another process holds the folder's lock. */
 bool rd_logdir_in_use(const char *dir);
 

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 enum { format_version = 1 };
 static const char manifest_name[] = "manifest.json";
@@ -126,6 +127,12 @@ rd_code rd_ckpt_save(const char *dir, const char *name_prefix, int64_t step, con
     RD_TRY(checkpoint_check_space(dir, a, n, meta_bytes, st));
     if (write_archive(path, a, n, manifest, st) != RD_OK) {
         rd_status_prefix(st, "checkpoint not saved, earlier checkpoints are intact");
+        goto done;
+    }
+    /* The folder may have been replaced meanwhile: `checkpoint` never names what is not there. */
+    if (access(path, F_OK) != 0) {
+        rd_fail(st, RD_EENV, "cannot find '%s' after it was written: %s; was its folder moved?",
+                path, strerror(errno));
         goto done;
     }
     if (rd_ckpt_has_pointer(name_prefix)) RD_TRY(write_pointer(dir, name_prefix, step, st));

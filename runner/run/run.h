@@ -200,7 +200,9 @@ struct rd_run {
     rd_watch *watch;  /* owned */
     /* rank 0 holds the lock of the log folder, so error files may be written there */
     bool owns_logdir;
-    bool agreed; /* the failure is known to all ranks */
+    int lock;              /* owned; rank 0: the lock of the log folder; -1: none */
+    uint64_t lock_mark[2]; /* the folder's .lock as this host saw it at the start; 0: not seen */
+    bool agreed;           /* the failure is known to all ranks */
 };
 
 /* ---- run_base.c ---- */
@@ -215,6 +217,9 @@ bool run_flag(const rd_run *r, const char *key, bool dflt);
 
 /* Reads the keys that control decoding. penalty: use length_penalty. */
 void run_decode_config(const rd_run *r, bool penalty, rd_decode_config *out);
+
+/* Is the log folder still the one that rank 0 locked, as this host sees it? */
+bool run_owns_logdir(const rd_run *r);
 
 /* Does the model take images and answer with a class? */
 bool run_is_image(const rd_run *r);

@@ -1,5 +1,6 @@
 /* run_base.c -- functions of a run that every file of this folder may use. */
 #include "run.h"
+#include "rd/checkpoint.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,15 @@ double run_peak_bytes(void)
 {
     struct rusage u;
     return getrusage(RUSAGE_SELF, &u) == 0 ? (double)u.ru_maxrss * 1024.0 : 0.0;
+}
+
+bool run_owns_logdir(const rd_run *r)
+{
+    uint64_t now[2];
+    if (!r->owns_logdir) return false;
+    if (!r->lock_mark[1]) return true; /* this host saw no .lock */
+    return rd_logdir_mark(r->cli->logdir, now) && now[0] == r->lock_mark[0] &&
+           now[1] == r->lock_mark[1];
 }
 
 bool run_any(const rd_run *r)

@@ -46,10 +46,9 @@ typedef struct trainer {
     eval_records eval;  /* rank 0 in train_eval mode */
     double *param_norm; /* [parameters] */
     bool watched;       /* a terminal shows the live line */
-    int lock;           /* rank 0 */
     int64_t last_step;  /* the run ends after this step */
     int64_t saved_step; /* step of the newest checkpoint; -1: none */
-    int64_t next_save_ns, last_save_ns, last_live_ns;
+    int64_t next_save_ns, last_save_ns, last_live_ns, looked_ns;
     int64_t skipped_in_row;
     /* sums since the last record, and since the epoch began */
     train_window since_record, since_epoch;
@@ -76,13 +75,14 @@ static rd_code open_logdir(trainer *t, rd_status *st)
         rd_fail(st, RD_EUSAGE, "--logdir is %zu bytes long; 4000 are allowed", strlen(dir));
     } else if (r->world->rank == 0) {
         RD_TRY(rd_mkdirs(dir, st));
-        RD_TRY(rd_logdir_lock(dir, &t->lock, warning, st));
+        RD_TRY(rd_logdir_lock(dir, &r->lock, warning, st));
         if (warning[0]) rd_warn(r->log, "%s", warning);
         (void)snprintf(path, sizeof path, "%s/run.log", dir);
         RD_TRY(rd_log_tee(r->log, path, st));
     }
 done:
     r->owns_logdir = run_agree(r, st) == RD_OK;
+    if (r->owns_logdir) (void)rd_logdir_mark(dir, r->lock_mark);
     return st->code;
 }
 
@@ -93,32 +93,54 @@ static void set_next_save(trainer *t, int64_t in_s)
     t->next_save_ns = rd_now_ns() + in_s * INT64_C(1000000000);
 }
 
-/* Collective. The failure of a periodic save is a warning. The failure of the last one (must) is an
- * error on all ranks. */
-static rd_code save(trainer *t, bool must, rd_status *st)
+/* Rank 0: looks for the log folder every ten seconds. Returns whether another run may have it. The
+ * save that follows ends the run. */
+static bool logdir_lost(trainer *t, int64_t now_ns)
+{
+    rd_status own = {0};
+    if (now_ns - t->looked_ns < INT64_C(10000000000)) return false;
+    t->looked_ns = now_ns;
+    return rd_logdir_check(t->run->cli->logdir, t->run->lock, &own) != RD_OK;
+}
+
+/* Rank 0: saves. Fails if the log folder is another one now, or if must is set. */
+static rd_code save_root(trainer *t, bool must, rd_status *st)
 {
     rd_run *r = t->run;
     rd_status own = {0};
+    const int64_t begin_ns = rd_now_ns();
+    recorder_flush(t->records);
+    RD_TRY(rd_logdir_check(r->cli->logdir, r->lock, st));
+    if (run_save(r, "model", (int)r->config.checkpoint_keep, &own) == RD_OK) {
+        rd_info(r->log, "checkpoint model-%" PRId64 ".npz saved in %.2f s", r->progress.step,
+                (double)(rd_now_ns() - begin_ns) * 1e-9);
+        set_next_save(t, r->cli->checkpoint_frequency);
+        t->saved_step = r->progress.step;
+        goto done;
+    }
+    RD_TRY(rd_logdir_check(r->cli->logdir, r->lock, st));
+    if (must) {
+        *st = own;
+    } else {
+        const int64_t every = r->cli->checkpoint_frequency,
+                      in_s = retry_s < every ? retry_s : every;
+        rd_warn(r->log, "%s; training goes on, next try in %" PRId64 " s", own.msg, in_s);
+        set_next_save(t, in_s);
+    }
+done:
+    return st->code;
+}
+
+/* Collective. The failure of a periodic save is a warning. The failure of the last one (must) is an
+ * error on all ranks, and so is a log folder that is another one now. */
+static rd_code save(trainer *t, bool must, rd_status *st)
+{
+    rd_run *r = t->run;
     RD_TRY(run_phase(r, RD_PHASE_SAVE, r->progress.step, st));
     RD_TRY(run_check_replicas(r, st));
-    if (r->world->rank == 0) {
-        const int64_t begin_ns = rd_now_ns();
-        recorder_flush(t->records);
-        if (run_save(r, "model", (int)r->config.checkpoint_keep, &own) == RD_OK) {
-            rd_info(r->log, "checkpoint model-%" PRId64 ".npz saved in %.2f s", r->progress.step,
-                    (double)(rd_now_ns() - begin_ns) * 1e-9);
-            set_next_save(t, r->cli->checkpoint_frequency);
-        } else if (must) {
-            *st = own;
-        } else {
-            const int64_t every = r->cli->checkpoint_frequency,
-                          in_s = retry_s < every ? retry_s : every;
-            rd_warn(r->log, "%s; training goes on, next try in %" PRId64 " s", own.msg, in_s);
-            set_next_save(t, in_s);
-        }
-    }
-    if (must) (void)run_agree(r, st);
-    if (own.code == RD_OK) t->saved_step = r->progress.step;
+    if (r->world->rank == 0) (void)save_root(t, must, st);
+    RD_TRY(run_agree(r, st));
+    if (r->world->rank != 0) t->saved_step = r->progress.step;
     t->last_save_ns = rd_now_ns();
     rd_watch_beat(r->watch, RD_PHASE_UPDATE, r->progress.step);
     times_enter(r, TIMES_NONE);
@@ -160,6 +182,33 @@ static void apply_plateau(trainer *t, const eval_result *v)
             RD_S(r->schedule_config.plateau_patience), rate_now(t));
 }
 
+/* Rank 0: reports an evaluation and saves the best checkpoint. Fails if the log folder is another
+ * one now. */
+static rd_code record_evaluation(trainer *t, const eval_result *v, rd_status *st)
+{
+    rd_run *r = t->run;
+    rd_status own = {0};
+    if (eval_report(r, &t->eval, v, &own) != RD_OK)
+        rd_warn(r->log, "records are incomplete: %s", own.msg);
+    own = (rd_status){0};
+    for (int i = 0; i < v->n_figures; i++)
+        recorder_scalar(t->records, r->progress.step, v->figure[i].name, v->figure[i].value);
+    const rd_figure now = eval_main_figure(v);
+    if (v->classes) recorder_evaluation(t->records, r->progress.step, &now);
+    if (r->progress.best_step < 0 || !isfinite(r->progress.best) ||
+        (now.higher_is_better ? now.value > r->progress.best : now.value < r->progress.best)) {
+        recorder_flush(t->records); /* a resume may begin here and write later lines only */
+        RD_TRY(rd_logdir_check(r->cli->logdir, r->lock, st));
+        if (run_save_best(r, now.value, &own) == RD_OK)
+            rd_info(r->log, "best so far: best-%" PRId64 ".npz (%s %.4g)", r->progress.step,
+                    now.name, now.value);
+        else if (rd_logdir_check(r->cli->logdir, r->lock, st) == RD_OK)
+            rd_warn(r->log, "%s; training goes on", own.msg);
+    }
+done:
+    return st->code;
+}
+
 /* Evaluates. regular: false where only the end of the run causes the evaluation. A longer run would
  * not have it, so the plateau rule ignores it. *stop: all ranks were asked to stop and left the
  * evaluation. A regular evaluation then remains due. */
@@ -167,7 +216,6 @@ static rd_code evaluate(trainer *t, bool regular, bool *stop, rd_status *st)
 {
     rd_run *r = t->run;
     eval_result v = {0};
-    rd_status own = {0};
     times_enter(r, TIMES_EVALUATE);
     if (run_evaluate(r, &v, st) == RD_ESTOP) {
         *st = (rd_status){.rank = -1};
@@ -182,23 +230,8 @@ static rd_code evaluate(trainer *t, bool regular, bool *stop, rd_status *st)
     if (*stop || st->code != RD_OK) goto done;
     r->progress.eval_due = false;
     if (regular) apply_plateau(t, &v);
-    if (r->world->rank != 0) goto done;
-    if (eval_report(r, &t->eval, &v, &own) != RD_OK)
-        rd_warn(r->log, "records are incomplete: %s", own.msg);
-    own = (rd_status){0};
-    for (int i = 0; i < v.n_figures; i++)
-        recorder_scalar(t->records, r->progress.step, v.figure[i].name, v.figure[i].value);
-    const rd_figure now = eval_main_figure(&v);
-    if (v.classes) recorder_evaluation(t->records, r->progress.step, &now);
-    if (r->progress.best_step < 0 || !isfinite(r->progress.best) ||
-        (now.higher_is_better ? now.value > r->progress.best : now.value < r->progress.best)) {
-        recorder_flush(t->records); /* a resume may begin here and write later lines only */
-        if (run_save_best(r, now.value, &own) == RD_OK)
-            rd_info(r->log, "best so far: best-%" PRId64 ".npz (%s %.4g)", r->progress.step,
-                    now.name, now.value);
-        else
-            rd_warn(r->log, "%s; training goes on", own.msg);
-    }
+    if (r->world->rank == 0) (void)record_evaluation(t, &v, st);
+    (void)run_agree(r, st);
 done:
     eval_result_release(&v);
     return st->code;
@@ -397,7 +430,8 @@ static rd_code summarize(trainer *t, rd_status *st)
     if (t->sums.steps < ENOUGH) return RD_OK;
     RD_TRY(forecast_collect(r, &t->sums, &m, st));
     if (r->world->rank != 0) goto done;
-    if (forecast_write(&m, r->cli->logdir, &own) != RD_OK)
+    if (rd_logdir_check(r->cli->logdir, r->lock, &own) != RD_OK ||
+        forecast_write(&m, r->cli->logdir, &own) != RD_OK)
         rd_warn(r->log, "records are incomplete: %s", own.msg);
     forecast_describe_step(&m, &line);
     rd_info(r->log, "%s", rd_strbuf_str(&line));
@@ -462,9 +496,11 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
     /* A signal reaches the ranks at slightly different times. A request right after a save belongs
      * to that save. */
     const bool asked = signals_take_save() && begin_ns - t->last_save_ns > 1000000000;
-    const step_sums in = {.stop = signals_stop() ? 1.0 : 0.0,
-                          .save = asked || (root && begin_ns >= t->next_save_ns) ? 1.0 : 0.0,
-                          .skipped = (double)t->skipped_in_row};
+    const step_sums in = {
+        .stop = signals_stop() ? 1.0 : 0.0,
+        .save = asked || (root && (begin_ns >= t->next_save_ns || logdir_lost(t, begin_ns))) ? 1.0
+                                                                                             : 0.0,
+        .skipped = (double)t->skipped_in_row};
     step_sums sum;
     rd_optim_stats stats = {.param_norm = due && root ? t->param_norm : NULL,
                             .want_grads = due && root && r->config.histogram_frequency > 0};
@@ -593,7 +629,7 @@ done:
 
 rd_code run_train(rd_run *r, rd_status *st)
 {
-    trainer t = {.run = r, .lock = -1, .saved_step = -1, .eval = {.lock = -1}};
+    trainer t = {.run = r, .saved_step = -1, .eval = {.lock = -1}};
     char time[32], memory[48] = "";
     t.watched = console_watched(r);
     stepper_init(&t.stepper, r);
@@ -607,7 +643,9 @@ rd_code run_train(rd_run *r, rd_status *st)
         goto done;
     }
     if (r->world->rank == 0) {
-        (void)recorder_new(r, &t.records, st);
+        /* They cut back and replace files. */
+        if (rd_logdir_check(r->cli->logdir, r->lock, st) == RD_OK)
+            (void)recorder_new(r, &t.records, st);
         if (st->code == RD_OK && r->mode == RD_MODE_TRAIN_EVAL)
             (void)eval_records_open(r, &t.eval, st);
     }
@@ -632,6 +670,5 @@ done:
     eval_records_close(&t.eval);
     stepper_release(&t.stepper);
     free(t.param_norm);
-    if (t.lock >= 0) (void)close(t.lock);
     return st->code;
 }
