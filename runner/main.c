@@ -142,7 +142,7 @@ static rd_code doctor(rd_comm *comm, rd_log *log, rd_guard *guard, const rd_cli 
 }
 
 /* Everything between the start and the end of MPI. */
-static rd_code with_ranks(rd_comm *comm, rd_guard *guard, const rd_cli *cli, int64_t started_ns,
+static rd_code with_ranks(rd_comm *comm, rd_guard **guard, const rd_cli *cli, int64_t started_ns,
                           rd_status *st)
 {
     const rd_world *w = rd_comm_world(comm);
@@ -156,7 +156,7 @@ static rd_code with_ranks(rd_comm *comm, rd_guard *guard, const rd_cli *cli, int
     if (rd_log_new(w->rank, w->host, results ? stderr : stdout, &log, st) != RD_OK) agreed = false;
     RD_TRY(st->code);
     if (cli->mode_bit == RD_MODE_DOCTOR) {
-        RD_TRY(doctor(comm, log, guard, cli, st));
+        RD_TRY(doctor(comm, log, *guard, cli, st));
         goto done;
     }
     RD_TRY(rd_run_config_read(comm, log, cli, &config, st));
@@ -164,7 +164,7 @@ static rd_code with_ranks(rd_comm *comm, rd_guard *guard, const rd_cli *cli, int
         if (w->rank == 0) rd_config_print(config, stdout);
         (void)finish_stdout(st);
     } else {
-        (void)rd_run_mode(comm, log, cli, config, started_ns, &agreed, st);
+        (void)rd_run_mode(comm, log, cli, config, guard, started_ns, &agreed, st);
         reported = true;
     }
 done:
@@ -215,10 +215,7 @@ static rd_code start_ranks(int *argc, char ***argv, const rd_cli *cli, rd_comm *
     }
     *guard = rd_guard_new(is_doctor ? 10.0 : 30.0, is_doctor ? 15.0 : 300.0);
     (void)rd_comm_start(argc, argv, comm, st);
-    if (!is_doctor) {
-        rd_guard_free(*guard);
-        *guard = NULL;
-    }
+    if (!is_doctor) rd_guard_connected(*guard); /* until the watch begins */
     return st->code;
 }
 
@@ -251,13 +248,13 @@ int main(int argc, char **argv)
         return code;
     }
     if (start_ranks(&argc, &argv, &cli, &comm, &guard, &st) == RD_OK)
-        (void)with_ranks(comm, guard, &cli, started_ns, &st);
+        (void)with_ranks(comm, &guard, &cli, started_ns, &st);
     else if (is_first_rank())
         (void)fprintf(stderr, "run_dist: error: %s\n", st.msg);
     else
         wait_for_first_rank();
-    rd_comm_free(comm);
     rd_guard_free(guard);
+    rd_comm_end(comm, (int)st.code);
     rd_cli_release(&cli);
     return (int)st.code;
 }

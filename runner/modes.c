@@ -102,8 +102,15 @@ void rd_run_report_failure(rd_comm *comm, rd_log *log, const rd_cli *cli, bool a
     if (cli->verbose) rd_info(log, "seen at %s", st->where);
 }
 
+/* The watch begins, or the mode may wait for a user. */
+static void start_is_over(rd_guard **guard)
+{
+    rd_guard_free(*guard);
+    *guard = NULL;
+}
+
 rd_code rd_run_mode(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *config,
-                    int64_t started_ns, bool *agreed, rd_status *st)
+                    rd_guard **guard, int64_t started_ns, bool *agreed, rd_status *st)
 {
     rd_run r = {.comm = comm,
                 .world = rd_comm_world(comm),
@@ -117,10 +124,12 @@ rd_code rd_run_mode(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *co
     if (cli->mode_bit == RD_MODE_TRAIN || cli->mode_bit == RD_MODE_TRAIN_EVAL) signals_start();
     RD_TRY(world_check_start(&r, st));
     if (cli->mode_bit == RD_MODE_PLAN && !cli->config_file) {
+        start_is_over(guard);
         (void)run_plan_recorded(&r, st);
         goto done;
     }
     RD_TRY(setup_config(&r, st));
+    rd_comm_end_within(comm, r.config.stall_abort_s);
     RD_TRY(device_choose(&r, st));
     /* A single rank in infer mode may be waiting for the user to type. */
     if (r.mode != RD_MODE_INFER || r.world->size > 1) {
@@ -130,6 +139,7 @@ rd_code rd_run_mode(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *co
                              &r.watch, st);
         RD_TRY(run_agree(&r, st));
     }
+    start_is_over(guard);
     switch (r.mode) {
     case RD_MODE_TRAIN:
     case RD_MODE_TRAIN_EVAL:

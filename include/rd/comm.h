@@ -36,6 +36,12 @@ typedef struct rd_world {
 rd_code rd_comm_start(int *argc, char ***argv, rd_comm **out, rd_status *st);
 /* Collective. Ends the communicator and calls MPI_Finalize. NULL is fine. */
 void rd_comm_free(rd_comm *c);
+/* Sets how many seconds rd_comm_end may take, 300 at first; 0: no limit. */
+void rd_comm_end_within(rd_comm *c, double seconds);
+/* Collective. Does what rd_comm_free does, as the last call of a process whose work is done. If
+ * MPI_Finalize does not return in time, one rank of each host prints that, and the process ends
+ * with this exit code. NULL is fine. */
+void rd_comm_end(rd_comm *c, int exit_code);
 /* Ends the whole job with this exit code. Any rank and any thread may call it at any time. Prints
  * nothing. Does not return: if MPI_Abort does not end the process in 3 s, _exit does. */
 void rd_comm_abort(rd_comm *c, int exit_code) __attribute__((noreturn));

@@ -42,6 +42,10 @@ rd_guard *rd_guard_new(double warn_s, double abort_s);
  * g: NULL is allowed. */
 void rd_guard_phase(rd_guard *g, const char *what, double warn_s, double abort_s);
 
+/* Begins the phase from the end of MPI_Init to the start of the watch. A crash is not explained by
+ * MPI any more. g: NULL is allowed. */
+void rd_guard_connected(rd_guard *g);
+
 /* Stops the thread and frees the guard. NULL is allowed. */
 void rd_guard_free(rd_guard *g);
 

@@ -8,6 +8,7 @@
 
 #include "rd/cli.h"
 #include "rd/comm.h"
+#include "rd/doctor.h"
 #include "rd/log.h"
 #include "rd/options.h"
 
@@ -29,11 +30,12 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
 
 /* Collective. Runs the mode that the command line names, and reports a failure.
  *
- * started_ns: rd_now_ns() when the process began. *agreed: true if the status is equal on all
+ * guard: limits the time until the watch begins, and is then freed and set to NULL. started_ns:
+ * rd_now_ns() when the process began. *agreed: true if the status is equal on all
  * ranks, so each rank may exit; false if only this rank knows of the failure, so the caller must
  * end the job. Returns RD_ESTOP if the run stopped on request and saved a checkpoint. */
 rd_code rd_run_mode(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *config,
-                    int64_t started_ns, bool *agreed, rd_status *st);
+                    rd_guard **guard, int64_t started_ns, bool *agreed, rd_status *st);
 
 /* Reports a failure on one rank: on rank 0 when all ranks agree on it, else on this rank. */
 void rd_run_report_failure(rd_comm *comm, rd_log *log, const rd_cli *cli, bool agreed,

@@ -3,6 +3,7 @@
 #define RD_COMM_IMPL_H
 
 #include "rd/comm.h"
+#include <stdatomic.h>
 
 /* arena_new, arena_free and share may be NULL; the other entries are not. Counts are > 0, because
  * comm.c handles empty calls. See comm.h for what the functions do. */
@@ -40,6 +41,10 @@ struct rd_comm {
     bool threads;         /* any thread may call the library, one at a time */
     bool shares;          /* the ranks of a host may share memory */
     float *private_arena; /* owned; the arena, if vt->arena_new made none */
+    double end_s;         /* see rd_comm_end_within */
+    /* 1: a rank of this host has printed that MPI does not end. Mapped until the process ends. NULL:
+     * the ranks of the host share no memory, or there is one rank. */
+    atomic_int *end_said;
 };
 
 /* Makes the communicator of one rank. The caller owns *out. */

@@ -218,6 +218,20 @@ void rd_mpi_inside(rd_comm *c, MPI_Comm *world, rd_host **w, rd_host_arena **a)
 
 /* ---- start and end ---- */
 
+/* Collective over a host. Makes the word that its ranks share for rd_comm_end. */
+static rd_code share_end(mpi_comm *m, rd_status *st)
+{
+    const size_t mark_at = 64, bytes = 128;
+    unsigned char *map = NULL;
+    if (m->base.w.local_size < 2) return st->code;
+    int err = rd_host_memory_new(m->local, bytes, mark_at, &map, st);
+    RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, &err, 1, MPI_INT, MPI_MAX, m->local), st));
+    if (err == 0) m->base.end_said = (atomic_int *)(void *)map;
+    if (map && err != 0) munmap(map, bytes);
+done:
+    return st->code;
+}
+
 static bool mpi_is_running(void)
 {
     int begun = 0, ended = 0;
@@ -379,6 +393,7 @@ rd_code rd_comm_mpi_new(int *argc, char ***argv, int launched, rd_comm **out, rd
     mpi_comm *m = calloc(1, sizeof *m);
     if (!m) return rd_fail(st, RD_EENV, "out of memory for a communicator");
     m->base.vt = &mpi_vt;
+    m->base.end_s = 300.0;
     m->world = m->local = MPI_COMM_NULL;
     rd_world *w = &m->base.w;
     w->size = w->local_size = w->n_hosts = w->n_cpus = 1;
@@ -408,6 +423,7 @@ rd_code rd_comm_mpi_new(int *argc, char ***argv, int launched, rd_comm **out, rd
         goto done;
     }
     RD_TRY(find_world(m, &crowded, st));
+    RD_TRY(share_end(m, st));
     RD_TRY(rd_host_new(m->world, m->local, crowded, &m->host, why, st));
     m->base.shares = m->host != NULL;
     if (!m->host && w->size > 1) {

@@ -222,6 +222,13 @@ void rd_guard_phase(rd_guard *g, const char *what, double warn_s, double abort_s
     (void)pthread_mutex_unlock(&g->lock);
 }
 
+void rd_guard_connected(rd_guard *g)
+{
+    if (!g) return;
+    set_crash_handler(false);
+    rd_guard_phase(g, "the ranks have been reading the config and opening their devices", 60, 600);
+}
+
 void rd_guard_free(rd_guard *g)
 {
     if (!g) return;

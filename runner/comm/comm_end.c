@@ -1,0 +1,122 @@
+/* comm_end.c -- limits the time in which MPI ends.
+ *
+ * When MPI_Finalize begins, everything is saved and printed, and the watch has ended. A library
+ * that waits for a dead network may then never return. A thread counts the time. It counts its own
+ * naps, so time in which the process is stopped does not count. */
+#include "comm_impl.h"
+#include <dlfcn.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { NAP_MS = 100, LEAVE_MS = 3000 };
+
+typedef struct end_limit {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    bool end; /* MPI has ended */
+    double limit_s;
+    int exit_code, rank;
+    atomic_int *said; /* shared by the ranks of the host: one of them prints; NULL: not shared */
+    char host[64];
+} end_limit;
+
+/* Tells the launcher that this process ends as it should. mpirun otherwise reports a process that
+ * ends before MPI_Finalize, with code 1 in place of 0. */
+static void *leave_launcher(void *arg)
+{
+    atomic_int *left = arg;
+    int (*finalize)(const void *, size_t);
+    int running = 0, done = 0;
+    void *f = dlsym(RTLD_DEFAULT, "PMIx_Finalize");
+    void *library = f ? NULL : dlopen("libpmix.so.2", RTLD_LAZY | RTLD_NOLOAD);
+    if (library) f = dlsym(library, "PMIx_Finalize");
+    memcpy(&finalize, &f, sizeof f);
+    MPI_Initialized(&running);
+    MPI_Finalized(&done);
+    if (f)
+        (void)finalize(NULL, 0);
+    else if (running && !done)
+        MPI_Abort(MPI_COMM_WORLD, 0); /* it ends the process with this code */
+    atomic_store(left, 1);
+    return NULL;
+}
+
+static void nap(long ms)
+{
+    const struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+    (void)nanosleep(&t, NULL);
+}
+
+static void end_process(const end_limit *e) __attribute__((noreturn));
+static void end_process(const end_limit *e)
+{
+    static atomic_int left;
+    char line[400], who[100] = "";
+    pthread_t helper;
+    if (e->rank != 0) (void)snprintf(who, sizeof who, "[rank %d, %s] ", e->rank, e->host);
+    const int n = snprintf(line, sizeof line,
+                           "%swarning: MPI_Finalize has not returned for %g s, more than "
+                           "stall_abort_s allows; the run itself is over and all is written, so it "
+                           "ends here with exit code %d\n",
+                           who, e->limit_s, e->exit_code);
+    if (!e->said || atomic_exchange(e->said, 1) == 0)
+        (void)!write(STDERR_FILENO, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
+    if (pthread_create(&helper, NULL, leave_launcher, &left) == 0)
+        for (int ms = 0; ms < LEAVE_MS && !atomic_load(&left); ms += NAP_MS) nap(NAP_MS);
+    _exit(e->exit_code);
+}
+
+static void *limit_thread(void *arg)
+{
+    end_limit *e = arg;
+    int64_t naps = 0;
+    (void)pthread_mutex_lock(&e->lock);
+    while (!e->end) {
+        struct timespec until;
+        (void)clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += NAP_MS * 1000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        (void)pthread_cond_timedwait(&e->ended, &e->lock, &until);
+        if (!e->end && (double)++naps * NAP_MS >= e->limit_s * 1000.0) end_process(e);
+    }
+    (void)pthread_mutex_unlock(&e->lock);
+    return NULL;
+}
+
+void rd_comm_end_within(rd_comm *c, double seconds)
+{
+    c->end_s = seconds;
+}
+
+void rd_comm_end(rd_comm *c, int exit_code)
+{
+    if (!c) return;
+    end_limit e = {
+        .limit_s = c->end_s, .exit_code = exit_code, .rank = c->w.rank, .said = c->end_said};
+    pthread_condattr_t monotonic;
+    (void)fflush(stdout);
+    (void)snprintf(e.host, sizeof e.host, "%s", c->w.host);
+    (void)pthread_mutex_init(&e.lock, NULL);
+    (void)pthread_condattr_init(&monotonic);
+    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&e.ended, &monotonic);
+    (void)pthread_condattr_destroy(&monotonic);
+    const bool limited = c->end_s > 0.0 && strcmp(c->w.comm, "mpi") == 0 &&
+                         pthread_create(&e.thread, NULL, limit_thread, &e) == 0;
+    rd_comm_free(c);
+    if (limited) {
+        (void)pthread_mutex_lock(&e.lock);
+        e.end = true;
+        (void)pthread_cond_signal(&e.ended);
+        (void)pthread_mutex_unlock(&e.lock);
+        (void)pthread_join(e.thread, NULL);
+    }
+    (void)pthread_cond_destroy(&e.ended);
+    (void)pthread_mutex_destroy(&e.lock);
+}
