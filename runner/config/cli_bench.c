@@ -79,6 +79,8 @@ static const bench_flag table[] = {
     KEY("cuda", B, "device", NULL, "Horovod: the same; --no-cuda is the CPU"),
     KEY("use_fp16", B, "dtype", NULL, "mixed precision; 16 bits are bfloat16 here"),
     KEY("fp16_loss_scale", R, "loss_scale", "X", "factor on the loss before the gradients"),
+    KEY("fp16_allreduce", B, "allreduce_dtype", NULL,
+        "Horovod: gradients are sent as float16 between hosts or GPUs"),
     KEY("data_dir", T, "data_dir", "DIR", "real data in place of synthetic"),
     KEY("data_name", T, "dataset", "NAME",
         "data in DIR: imagenet, cifar10, cifar100, mnist, or a dataset's name"),
@@ -133,7 +135,6 @@ static const bench_flag table[] = {
     ONLY("resnet_base_lr", R, "", schedule_keys),
     ONLY("variable_consistency", T, "strong", "all ranks have the same variables after every step"),
     ONLY("cross_replica_sync", B, "true", "all ranks take every step together"),
-    ONLY_SHOWN("fp16_allreduce", B, "false", "gradients are summed in float32"),
     ONLY("use_adasum", B, "false", "gradients are averaged"),
     ONLY_SHOWN("eval", B, "false", no_eval),
     ONLY("eval_during_training_every_n_steps", I, "", no_eval),
@@ -144,6 +145,8 @@ static const bench_flag table[] = {
     NONE("eval_interval_secs", I, no_eval),
     NONE("num_eval_batches", I, no_eval),
     NONE("num_eval_epochs", R, no_eval),
+    NONE("eval_batch_size", I, no_eval),
+    NONE("collect_eval_results_async", B, no_eval),
     ONLY("job_name", T, "", by_mpirun),
     ONLY("ps_hosts", T, "", by_mpirun),
     ONLY("worker_hosts", T, "", by_mpirun),
@@ -164,6 +167,7 @@ static const bench_flag table[] = {
     NONE("tfprof_file", T, saves_nothing),
     NONE("graph_file", T, saves_nothing),
     NONE("partitioned_graph_file_prefix", T, saves_nothing),
+    NONE("ml_perf_compliance_logging", B, saves_nothing),
     NONE("all_reduce_spec", T, own_sums),
     NONE("gradient_repacking", I, own_sums),
     NONE("compact_gradient_transfer", B, own_sums),
@@ -185,6 +189,8 @@ static const bench_flag table[] = {
     NONE("batch_group_size", I, own_input),
     NONE("fuse_decode_and_crop", B, own_input),
     NONE("distort_color_in_yiq", B, own_input),
+    ONLY("datasets_repeat_cached_sample", B, "false",
+        "data of --data_dir is read as a whole; without it one synthetic batch is repeated"),
     NONE_SHOWN("num_inter_threads", I, own_way),
     NONE("use_numa_affinity", B, "mpirun places ranks (--bind-to, --map-by)"),
     NONE("autotune_threshold", I, own_way),
@@ -211,6 +217,16 @@ static const bench_flag table[] = {
     NONE("single_l2_loss_op", B, own_way),
     NONE("compute_lr_on_cpu", B, own_way),
     NONE("sparse_to_dense_grads", B, own_way),
+    NONE("freeze_when_forward_only", B, own_way),
+    NONE("timestamped_allocator", B, own_way),
+    NONE("gpu_kt_max_interval", I, own_way),
+    NONE("gpu_kt_max_bytes", I, own_way),
+    NONE("gpu_kt_max_pending", I, own_way),
+    NONE("debugger", T, own_way),
+    NONE("use_python32_barrier", B, own_way),
+    NONE("trt_max_workspace_size_bytes", I, own_way),
+    ONLY("trt_mode", T, "|FP32", "the forward pass has no TensorRT; its types are those of dtype"),
+    ONLY("backbone_model_path", T, "", "weights are read by the key init_from, from its own files"),
 };
 /* clang-format on */
 enum { N_BENCH = sizeof table / sizeof *table };
@@ -382,6 +398,9 @@ static rd_code put_special(const rd_cli *cli, rd_config *c, const bench_flag *f,
     if (!strcmp(f->name, "use_fp16"))
         return cli_bench_put(c, f, value, "dtype",
                              json_string(!strcmp(value, "true") ? "mixed" : "float32"), said, st);
+    if (!strcmp(f->name, "fp16_allreduce"))
+        return cli_bench_put(c, f, value, "allreduce_dtype",
+                             json_string(!strcmp(value, "true") ? "float16" : "float32"), said, st);
     if (!strcmp(f->name, "device") && (!strcasecmp(value, "gpu") || !strcasecmp(value, "cpu")))
         return cli_bench_put(c, f, value, "device",
                              json_string(!strcasecmp(value, "gpu") ? "cuda" : "cpu"), said, st);

@@ -12,10 +12,11 @@ typedef struct keys {
     double bench_epochs, loss_scale, learning_rate, opt_momentum, weight_decay, warmup_epochs,
         warmup_start;
     bool bench_accuracy, bench_forward_only, bench_synthetic;
-    const char *model, *device, *dtype, *data_dir, *optimizer, *lr_policy,
+    const char *model, *device, *dtype, *allreduce_dtype, *data_dir, *optimizer, *lr_policy,
         *piecewise_learning_rate_schedule;
 } keys;
 static const char *const dtypes[] = {"float32", "mixed", NULL};
+static const char *const wires[] = {"float32", "bfloat16", "float16", NULL};
 static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
 static const rd_option rows[] = {
     RD_OPT_STRING(keys, model, model, "\"seq2seq\"", "model"),
@@ -28,6 +29,7 @@ static const rd_option rows[] = {
     RD_OPT_BOOL(keys, bench_forward_only, bench_forward_only, "false", "forward"),
     RD_OPT_BOOL(keys, bench_synthetic, bench_synthetic, "false", "synthetic"),
     RD_OPT_NAME(keys, dtype, dtype, "\"float32\"", dtypes, "precision"),
+    RD_OPT_NAME(keys, allreduce_dtype, allreduce_dtype, "\"float32\"", wires, "wire"),
     RD_OPT_NAME(keys, device, device, "\"auto\"", devices, "device"),
     RD_OPT_REAL(keys, loss_scale, loss_scale, "1.0", 0, 1e9, "scale"),
     RD_OPT_STRING(keys, data_dir, data_dir, NULL, "folder"),
@@ -125,6 +127,21 @@ static struct row {
      {"--model=x", "--nouse_fp16"},
      "--model=x is model=x\n--use_fp16=false is dtype=float32\n",
      "model=\"x\" from --model; batch_size=7 from x.json:1:2; dtype=\"float32\" from --use_fp16"},
+    {"16 bits on the wire",
+     {"--model=x", "--fp16_allreduce"},
+     "--model=x is model=x\n--fp16_allreduce=true is allreduce_dtype=float16\n",
+     "model=\"x\" from --model; batch_size=7 from x.json:1:2; allreduce_dtype=\"float16\" from "
+     "--fp16_allreduce"},
+    {"16 bits on the wire, as Horovod writes it",
+     {"--model=x", "--fp16-allreduce"},
+     "--model=x is model=x\n--fp16_allreduce=true is allreduce_dtype=float16\n",
+     "model=\"x\" from --model; batch_size=7 from x.json:1:2; allreduce_dtype=\"float16\" from "
+     "--fp16_allreduce"},
+    {"32 bits on the wire",
+     {"--model=x", "--nofp16_allreduce"},
+     "--model=x is model=x\n--fp16_allreduce=false is allreduce_dtype=float32\n",
+     "model=\"x\" from --model; batch_size=7 from x.json:1:2; allreduce_dtype=\"float32\" from "
+     "--fp16_allreduce"},
     {"the last counts",
      {"--model=x", "--num_batches=1", "--num_batches=2"},
      "--model=x is model=x\n--num_batches=2 is bench_steps=2\n",
@@ -223,12 +240,6 @@ static struct row {
      "variables, and "
      "gradients are summed over all ranks in each step",
      NULL},
-    {"16 bits on the wire",
-     {"--model=x", "--fp16-allreduce"},
-     "--fp16_allreduce=true would change the result, and does not exist here: gradients are summed "
-     "in "
-     "float32",
-     NULL},
     {"a device that is none here",
      {"--model=x", "--device=tpu"},
      "--device: 'device' must be one of auto, cpu, cuda, not \"tpu\"; did you mean \"cpu\"?",
@@ -290,6 +301,11 @@ static struct row {
      {"--batch_size=3"},
      "nothing to measure: give --model=NAME or --config_file=FILE; --help explains",
      NULL},
+    {"a forward pass by TensorRT",
+     {"--model=x", "--trt_mode=INT8"},
+     "--trt_mode=INT8 would change the result, and does not exist here: the forward pass has no "
+     "TensorRT; its types are those of dtype",
+     NULL},
     {"another mode",
      {"--config_file=x", "--mode=train", "--batch_size=3"},
      "--batch_size is for --mode=bench, but the mode is train; here it is --set batch_size=3",
@@ -319,6 +335,36 @@ static void check(void **state)
     rd_strbuf_release(&got);
 }
 
+/* Rarely typed flags of tf_cnn_benchmarks, with their default there or a harmless value. */
+static void rare_flags(void **state)
+{
+    static const char *const flags[] = {"--eval_batch_size=0",
+                                        "--freeze_when_forward_only",
+                                        "--collect_eval_results_async=false",
+                                        "--nodatasets_repeat_cached_sample",
+                                        "--timestamped_allocator=False",
+                                        "--gpu_kt_max_interval=0",
+                                        "--gpu_kt_max_bytes=0",
+                                        "--gpu_kt_max_pending=0",
+                                        "--debugger=",
+                                        "--use_python32_barrier",
+                                        "--backbone_model_path=",
+                                        "--trt_mode=",
+                                        "--trt_max_workspace_size_bytes=4294967296",
+                                        "--ml_perf_compliance_logging"};
+    (void)state;
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        const char *words[MAX_WORDS] = {"--model=x", flags[i]};
+        rd_strbuf said = {0}, got = {0};
+        rd_status st = {0};
+        (void)apply(words, &said, &got, &st);
+        assert_string_equal(st.msg, "");
+        assert_non_null(strstr(rd_strbuf_str(&said), " has no effect: "));
+        rd_strbuf_release(&said);
+        rd_strbuf_release(&got);
+    }
+}
+
 /* The model may be given by --set, too, and flags can be asked for by name. */
 static void values(void **state)
 {
@@ -334,4 +380,4 @@ static void values(void **state)
     rd_cli_release(&c);
 }
 
-RD_TESTS("cli_bench", TEST_ROWS(check, table), TEST(values))
+RD_TESTS("cli_bench", TEST_ROWS(check, table), TEST(values), TEST(rare_flags))
