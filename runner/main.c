@@ -228,10 +228,12 @@ int main(int argc, char **argv)
     rd_cli cli = {0};
     rd_comm *comm = NULL;
     rd_guard *guard = NULL;
+    const rd_option_group *groups[RD_MAX_GROUPS];
     bool answered = false;
     (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe is a failed write, with a message */
     (void)signal(SIGXFSZ, SIG_IGN); /* so is a file beyond ulimit -f */
-    if (rd_cli_parse(argc, argv, &cli, &st) == RD_OK &&
+    const int n_groups = rd_option_groups(groups);
+    if (rd_cli_parse_with_keys(argc, argv, groups, n_groups, &cli, &st) == RD_OK &&
         main_answer(&cli, &answered, &st) == RD_OK && !answered)
         (void)rd_cli_check(&cli, &st);
     if (st.code == RD_OK && !answered) (void)doctor_alone(&cli, &answered, &st);

@@ -18,6 +18,14 @@ typedef struct rd_cli_word {
     const char *value; /* borrowed from argv, or "true" or "false" */
 } rd_cli_word;
 
+/* A key of the config that was typed as a flag. */
+typedef struct rd_cli_key {
+    const rd_option *o; /* the key; NULL: none was typed */
+    const char *typed;  /* [n_typed] the name as typed; borrowed from argv */
+    int n_typed;
+    const char *value; /* borrowed from argv, or "true" or "false"; NULL: not given */
+} rd_cli_key;
+
 /* Texts are borrowed from argv; NULL: the flag is not given. */
 typedef struct rd_cli {
     const char *config_file, *logdir;
@@ -47,12 +55,19 @@ typedef struct rd_cli {
     bool restarts_given, restart_delay_given, drop_dead_hosts;
     char *const *launch; /* borrowed; the command after "--", ended by NULL; NULL: no "--" */
     int n_launch;        /* number of its words */
+    const rd_option_group *const *groups; /* [n_groups] borrowed; the keys of the config */
+    int n_groups;                         /* 0: not known */
+    rd_cli_key key;                       /* the first key that was typed as a flag */
 } rd_cli;
 
 /* Fills *out, whatever it held, from argv[1 ..]. Release *out also after a failure. RD_EUSAGE: an
  * unknown flag (the message names the nearest one), an ambiguous prefix, a missing or wrong value,
  * a word that belongs to no flag. */
 rd_code rd_cli_parse(int argc, char *const *argv, rd_cli *out, rd_status *st);
+/* Does the same, and knows the keys of the config. A key that is typed as a flag is kept in
+ * out->key, and rd_cli_check explains it. groups[n]: borrowed, as long as *out is used. */
+rd_code rd_cli_parse_with_keys(int argc, char *const *argv, const rd_option_group *const *groups,
+                               int n, rd_cli *out, rd_status *st);
 /* Checks which flags need each other or a mode. A run needs --config_file (bench mode: that or
  * --model); --input needs --mode=infer. RD_EUSAGE. */
 rd_code rd_cli_check(const rd_cli *c, rd_status *st);

@@ -32,8 +32,8 @@ static int cli_matches(const char *word, size_t n, bool only_bool, const rd_flag
     return found;
 }
 
-static rd_code unknown_flag(const char *arg, size_t dashes, const char *word, size_t n,
-                            rd_status *st)
+static rd_code unknown_flag(const rd_cli *c, const char *arg, size_t dashes, const char *word,
+                            size_t n, rd_status *st)
 {
     char shown[RD_SHOWN_BYTES], name[RD_SHOWN_BYTES],
         near[160] = "--help lists the flags, and --set key=value is for keys of the config";
@@ -45,7 +45,9 @@ static rd_code unknown_flag(const char *arg, size_t dashes, const char *word, si
         known[rd_n_flags] = rd_bench_flag_name(i);
         nearest = rd_nearest(name, known + rd_n_flags, 1);
     }
+    const char *key = nearest ? NULL : rd_cli_key_nearest(c, name);
     if (nearest) snprintf(near, sizeof near, "did you mean '--%s'?", nearest);
+    if (key) snprintf(near, sizeof near, "did you mean the key of '--set %s=...'?", key);
     return rd_fail(st, RD_EUSAGE, "unknown flag '%s'; %s",
                    rd_shown_bytes(arg, dashes + n, shown, sizeof shown), near);
 }
@@ -64,8 +66,8 @@ static rd_code ambiguous(const char *word, size_t n, bool only_bool, rd_status *
 
 /* Finds the flag of word[0..n), the name behind the dashes. *negated: it was --noflag. *out is NULL
  * only after a failure. */
-static rd_code find_flag(const char *arg, const char *word, size_t n, const rd_flag **out,
-                         bool *negated, rd_status *st)
+static rd_code find_flag(const rd_cli *c, const char *arg, const char *word, size_t n,
+                         const rd_flag **out, bool *negated, rd_status *st)
 {
     const size_t dashes = (size_t)(word - arg);
     *negated = false;
@@ -74,7 +76,7 @@ static rd_code find_flag(const char *arg, const char *word, size_t n, const rd_f
         *out = rd_flag_named("help", 4);
         return RD_OK;
     }
-    if (dashes != 2 || n == 0) return unknown_flag(arg, dashes, word, n, st);
+    if (dashes != 2 || n == 0) return unknown_flag(c, arg, dashes, word, n, st);
     int found = cli_matches(word, n, false, out);
     if (found > 1) return ambiguous(word, n, false, st);
     if (found == 1) return RD_OK;
@@ -83,7 +85,7 @@ static rd_code find_flag(const char *arg, const char *word, size_t n, const rd_f
         if (found > 1) return ambiguous(word + 2, n - 2, true, st);
         *negated = true;
     }
-    return found ? RD_OK : unknown_flag(arg, dashes, word, n, st);
+    return found ? RD_OK : unknown_flag(c, arg, dashes, word, n, st);
 }
 
 /* ---- values ---- */
@@ -277,6 +279,27 @@ static rd_code parse_bench(int flag_index, behind *b, rd_cli *c, rd_status *st)
     return RD_OK;
 }
 
+/* Keeps a key that was typed as a flag. Its value may be the next word. */
+static void keep_key(rd_cli *c, const rd_option *o, const char *word, size_t n, behind *b)
+{
+    bool truth;
+    const char *value = b->value;
+    if (!value && !b->negated && b->next && strncmp(b->next, "--", 2) != 0 &&
+        (o->type != RD_BOOL || parse_bool(b->next, &truth))) {
+        value = b->next;
+        b->took_next = true;
+    }
+    if (!value && o->type == RD_BOOL) value = b->negated ? "false" : "true";
+    if (!c->key.o) c->key = (rd_cli_key){.o = o, .typed = word, .n_typed = (int)n, .value = value};
+}
+
+/* Is it the beginning of one flag, or of several? */
+static bool begins_flag(const char *word, size_t n)
+{
+    const rd_flag *f;
+    return cli_matches(word, n, false, &f) > 0;
+}
+
 /* Reads one flag and its value. *i moves past a value that is the next word. */
 static rd_code parse_one(int argc, char *const *argv, int *i, rd_cli *c, rd_status *st)
 {
@@ -288,9 +311,14 @@ static rd_code parse_one(int argc, char *const *argv, int *i, rd_cli *c, rd_stat
     const int of_bench = word - arg == 2 && !rd_flag_named(word, n)
                              ? rd_bench_flag_find(word, n, &b.negated)
                              : -1;
+    const rd_option *key = of_bench < 0 && word - arg == 2 && !begins_flag(word, n)
+                               ? rd_cli_key_named(c, word, n, &b.negated)
+                               : NULL;
     if (of_bench >= 0) {
         RD_TRY(parse_bench(of_bench, &b, c, st));
-    } else if (find_flag(arg, word, n, &f, &b.negated, st) != RD_OK || !f) {
+    } else if (key) {
+        keep_key(c, key, word, n, &b);
+    } else if (find_flag(c, arg, word, n, &f, &b.negated, st) != RD_OK || !f) {
         return st->code;
     } else if (f->type == RD_FLAG_HELP) {
         RD_TRY(take_help(f, &b, c, st));
@@ -301,8 +329,15 @@ static rd_code parse_one(int argc, char *const *argv, int *i, rd_cli *c, rd_stat
         c->given = *to ? c->given | rd_flag_bit(f) : c->given & ~rd_flag_bit(f);
     } else {
         const char *value = NULL;
+        bool off;
         RD_TRY(cli_take_text(f->name, f->value, false, &b, &value, st));
-        RD_TRY(set_value(c, f, value, st));
+        key = f->name[n] ? rd_cli_key_named(c, word, n, &off) : NULL;
+        /* --checkpoint=best is no --checkpoint_frequency: the word is also the name of a key. */
+        if (set_value(c, f, value, st) != RD_OK && key) {
+            *st = (rd_status){.rank = st->rank};
+            c->key = (rd_cli_key){.o = key, .typed = word, .n_typed = (int)n, .value = value};
+        }
+        RD_TRY(st->code);
     }
     if (b.took_next) ++*i;
 done:
@@ -311,7 +346,15 @@ done:
 
 rd_code rd_cli_parse(int argc, char *const *argv, rd_cli *out, rd_status *st)
 {
-    *out = (rd_cli){.mode = "train",
+    return rd_cli_parse_with_keys(argc, argv, NULL, 0, out, st);
+}
+
+rd_code rd_cli_parse_with_keys(int argc, char *const *argv, const rd_option_group *const *groups,
+                               int n, rd_cli *out, rd_status *st)
+{
+    *out = (rd_cli){.groups = groups,
+                    .n_groups = n,
+                    .mode = "train",
                     .mode_bit = RD_MODE_TRAIN,
                     .inference_out = "stdout",
                     .max_steps = 300000,
@@ -416,18 +459,9 @@ bool rd_cli_answers(const rd_cli *c)
 rd_code rd_cli_check(const rd_cli *c, rd_status *st)
 {
     if (rd_cli_answers(c)) return RD_OK;
+    if (c->key.o) return rd_cli_check_keys(c, st);
     if (check_restarts(c, st) != RD_OK || c->restarts_given) return st->code;
-    if (c->n_bench > 0 && c->mode_bit != RD_MODE_BENCH) {
-        const int i = c->bench[0].flag;
-        char shown[RD_SHOWN_BYTES];
-        if (rd_bench_flag_key(i))
-            return rd_fail(st, RD_EUSAGE,
-                           "--%s is for --mode=bench, but the mode is %s; here it is --set %s=%s",
-                           rd_bench_flag_name(i), c->mode, rd_bench_flag_key(i),
-                           rd_shown(c->bench[0].value, shown));
-        return rd_fail(st, RD_EUSAGE, "--%s is for --mode=bench, but the mode is %s; leave it out",
-                       rd_bench_flag_name(i), c->mode);
-    }
+    if (rd_cli_check_keys(c, st) != RD_OK) return st->code;
     if (!c->config_file && c->mode_bit == RD_MODE_BENCH && !names_model(c))
         return rd_fail(
             st, RD_EUSAGE,

@@ -292,6 +292,11 @@ const char *rd_bench_flag_key(int i)
     return table[i].key;
 }
 
+bool rd_bench_flag_lacks(int i)
+{
+    return table[i].fine != NULL;
+}
+
 const char *rd_cli_bench_value(const rd_cli *c, const char *flag)
 {
     for (int i = 0; i < c->n_bench; i++)
@@ -389,26 +394,34 @@ static json_t *json_of(const bench_flag *f, const char *value)
     return json_string(value);
 }
 
-/* The flags whose key has another value than they have. *done: it was one of them. */
+/* Returns the value of the key, for flags whose key has another value than they have; NULL: the
+ * same. */
+static const char *special_value(const bench_flag *f, const char *value)
+{
+    const bool on = !strcmp(value, "true");
+    if (!strcmp(f->name, "use_fp16")) return on ? "mixed" : "float32";
+    if (!strcmp(f->name, "fp16_allreduce")) return on ? "float16" : "float32";
+    if (!strcmp(f->name, "cuda")) return on ? "cuda" : "cpu";
+    if (!strcmp(f->name, "device") && !strcasecmp(value, "gpu")) return "cuda";
+    if (!strcmp(f->name, "device") && !strcasecmp(value, "cpu")) return "cpu";
+    if (!strcmp(f->name, "optimizer") && !strcmp(value, "momentum")) return "nesterov";
+    return NULL;
+}
+
+const char *rd_bench_flag_key_value(int i, const char *value)
+{
+    const char *special = special_value(&table[i], value);
+    return special ? special : value;
+}
+
+/* The flags that need more than their key. *done: it was one of them. */
 static rd_code put_special(const rd_cli *cli, rd_config *c, const bench_flag *f, const char *value,
                            bool *done, rd_strbuf *said, rd_status *st)
 {
     const char *per_iter = rd_cli_bench_value(cli, "num_batches_per_iter");
     *done = true;
-    if (!strcmp(f->name, "use_fp16"))
-        return cli_bench_put(c, f, value, "dtype",
-                             json_string(!strcmp(value, "true") ? "mixed" : "float32"), said, st);
-    if (!strcmp(f->name, "fp16_allreduce"))
-        return cli_bench_put(c, f, value, "allreduce_dtype",
-                             json_string(!strcmp(value, "true") ? "float16" : "float32"), said, st);
-    if (!strcmp(f->name, "device") && (!strcasecmp(value, "gpu") || !strcasecmp(value, "cpu")))
-        return cli_bench_put(c, f, value, "device",
-                             json_string(!strcasecmp(value, "gpu") ? "cuda" : "cpu"), said, st);
-    if (!strcmp(f->name, "cuda"))
-        return cli_bench_put(c, f, value, "device",
-                             json_string(!strcmp(value, "true") ? "cuda" : "cpu"), said, st);
-    if (!strcmp(f->name, "optimizer") && !strcmp(value, "momentum"))
-        return cli_bench_put(c, f, value, "optimizer", json_string("nesterov"), said, st);
+    if (special_value(f, value))
+        return cli_bench_put(c, f, value, f->key, json_string(special_value(f, value)), said, st);
     if (!strcmp(f->name, "batch_size") && strtoll(value, NULL, 10) == 0) {
         rd_config_drop(c, "batch_size"); /* bench_defaults puts the model's usual number */
         return RD_OK;

@@ -1,5 +1,5 @@
 /* cli_impl.h -- what the files of the command line share. cli_flags.c: the flags; cli_bench.c: the
- * flags of bench mode; cli.c: reads words; help.c, help_topics.c, help_man.c, help_configs.c:
+ * flags of bench mode; cli_keys.c: keys that are typed as flags; cli.c: reads words; help.c, help_topics.c, help_man.c, help_configs.c:
  * print. */
 #ifndef RD_CLI_IMPL_H
 #define RD_CLI_IMPL_H
@@ -73,8 +73,23 @@ const char *rd_bench_flag_value(int i); /* "N"; NULL: a bool */
 const char *rd_bench_flag_help(int i);
 /* The key that stands for it outside of bench mode; NULL: none. */
 const char *rd_bench_flag_key(int i);
+/* Is the flag refused for some values, because this program lacks what they ask for? */
+bool rd_bench_flag_lacks(int i);
+/* The value of that key for a value of the flag: mixed for --use_fp16=true. Borrowed from value. */
+const char *rd_bench_flag_key_value(int i, const char *value);
 /* Prints the flags of bench mode. indent: before each line. */
 void rd_bench_flags_help(const char *indent, FILE *out);
+
+/* ---- cli_keys.c ---- */
+/* Returns the key that a user means by the flag word[0..n): a key of the config, '-' for '_'
+ * allowed, or the key for a flag of another program. *negated: it was no<key>, of a bool. NULL:
+ * none. */
+const rd_option *rd_cli_key_named(const rd_cli *c, const char *word, size_t n, bool *negated);
+/* Returns the key whose name is nearest to the word; NULL: none is near. */
+const char *rd_cli_key_nearest(const rd_cli *c, const char *word);
+/* Fails if a key, or a flag of bench mode in another mode, was typed as a flag. The message says
+ * how this program sets the key. */
+rd_code rd_cli_check_keys(const rd_cli *c, rd_status *st);
 
 RD_C_END
 #endif

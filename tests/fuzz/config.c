@@ -114,7 +114,8 @@ static void as_words(char *text)
         argv[argc++] = w;
     rd_status st = {0};
     rd_cli cli;
-    if (rd_cli_parse(argc, argv, &cli, &st) == RD_OK) (void)rd_cli_check(&cli, &st);
+    if (rd_cli_parse_with_keys(argc, argv, groups, 1, &cli, &st) == RD_OK)
+        (void)rd_cli_check(&cli, &st);
     check_status(&st);
     rd_cli_release(&cli);
 }

@@ -325,6 +325,120 @@ static void check_check(void **state)
     rd_cli_release(&c);
 }
 
+/* ---- keys that are typed as flags ---- */
+
+typedef struct typed_keys {
+    int64_t bench_steps, num_epochs, eval_batch_size, num_gpus;
+    bool use_attention;
+    const char *checkpoint, *dtype, *optimizer;
+} typed_keys;
+static const rd_option typed_rows[] = {
+    RD_OPT_INT(typed_keys, bench_steps, bench_steps, "20", 1, 1e9, "steps"),
+    RD_OPT_INT(typed_keys, num_epochs, num_epochs, "1", 1, 1e9, "epochs"),
+    RD_OPT_INT(typed_keys, checkpoint_keep, num_gpus, "5", 1, 1e9, "files"),
+    RD_OPT_INT(typed_keys, eval_batch_size, eval_batch_size, "1", 1, 1e9, "batch"),
+    RD_OPT_INT(typed_keys, num_gpus, num_gpus, "1", 0, 1e9, "GPUs"),
+    RD_OPT_BOOL(typed_keys, use_attention, use_attention, "true", "attention"),
+    RD_OPT_STRING(typed_keys, checkpoint, checkpoint, "\"newest\"", "weights"),
+    RD_OPT_STRING(typed_keys, dtype, dtype, "\"float32\"", "precision"),
+    RD_OPT_STRING(typed_keys, optimizer, optimizer, "\"sgd\"", "optimizer"),
+    RD_OPT_END};
+static const rd_option_group typed_group = {"test", "keys", typed_rows, sizeof(typed_keys)};
+
+static struct typed_row {
+    const char *name;
+    const char *words[MAX_WORDS];
+    const char *want; /* "" : fine */
+} typed_table[] = {
+    {"key: with =",
+     {"--config=x", "--bench_steps=3"},
+     "--bench_steps is a key of the config, not a flag; here it is --set bench_steps=3"},
+    {"key: next word, with hyphens",
+     {"--bench-steps", "3", "--mode=bench", "--model=x"},
+     "--bench-steps is a key of the config, not a flag; here it is --set bench_steps=3"},
+    {"key: no value",
+     {"--config=x", "--bench_steps"},
+     "--bench_steps is a key of the config, not a flag; here it is --set bench_steps=VALUE"},
+    {"key: a flag follows",
+     {"--bench_steps", "--config=x"},
+     "--bench_steps is a key of the config, not a flag; here it is --set bench_steps=VALUE"},
+    {"key: bool",
+     {"--config=x", "--use_attention"},
+     "--use_attention is a key of the config, not a flag; here it is --set use_attention=true"},
+    {"key: bool, off",
+     {"--config=x", "--nouse_attention"},
+     "--nouse_attention is a key of the config, not a flag; here it is --set use_attention=false"},
+    {"key: bool, next word",
+     {"--config=x", "--use_attention", "False"},
+     "--use_attention is a key of the config, not a flag; here it is --set use_attention=False"},
+    {"key: the first counts",
+     {"--config=x", "--bench_steps=1", "--num_epochs=2", "--use_attention"},
+     "--bench_steps is a key of the config, not a flag; here it is --set bench_steps=1"},
+    {"key: OpenSeq2Seq's name",
+     {"--config=x", "--mode=train_eval", "--max_eval_checkpoints=4"},
+     "--max_eval_checkpoints is a flag of another program; here it is --set checkpoint_keep=4"},
+    {"key: Horovod's name",
+     {"--config=x", "--epochs", "24"},
+     "--epochs is a flag of another program; here it is --set num_epochs=24"},
+    {"key: Horovod's name in bench mode",
+     {"--epochs=2", "--mode=bench", "--model=x"},
+     "--epochs is a flag of another program; here it is --num_epochs=2"},
+    {"key: a name that begins a flag",
+     {"--config=x", "--mode=eval", "--checkpoint=best"},
+     "--checkpoint is a key of the config, not a flag; here it is --set checkpoint=best"},
+    {"key: the beginning of a flag", {"--config=x", "--checkpoint=60"}, ""},
+    {"key: in front of a command",
+     {"--restarts=1", "--bench_steps=3", "--", "x"},
+     "--bench_steps is a key of the config, not a flag; here it is --set bench_steps=3"},
+    {"key: help comes first", {"--help", "--bench_steps=3"}, ""},
+    {"key: flag of bench mode whose key has another value",
+     {"--config=x", "--use_fp16"},
+     "--use_fp16 is for --mode=bench, but the mode is train; here it is --set dtype=mixed"},
+    {"key: momentum is Nesterov's",
+     {"--config=x", "--optimizer=momentum"},
+     "--optimizer is for --mode=bench, but the mode is train; here it is --set optimizer=nesterov"},
+    {"key: flag of bench mode whose name is a key",
+     {"--config=x", "--num_epochs=3"},
+     "--num_epochs is for --mode=bench, but the mode is train; here it is --set num_epochs=3"},
+    {"key: flag without effect whose name is a key",
+     {"--config=x", "--eval_batch_size=3"},
+     "--eval_batch_size is for --mode=bench, but the mode is train; here it is --set "
+     "eval_batch_size=3"},
+    {"key: of bench mode alone",
+     {"--config=x", "--num_batches=3"},
+     "--num_batches is for --mode=bench, but the mode is train; leave it out"},
+    {"key: refused there",
+     {"--config=x", "--num_gpus=3"},
+     "--num_gpus is for --mode=bench, but the mode is train; leave it out"},
+    {"key: names of data differ",
+     {"--config=x", "--data_name=imagenet"},
+     "--data_name is for --mode=bench, but the mode is train; here the key is 'dataset', and "
+     "--help=dataset explains it"},
+    {"key: nearest",
+     {"--config=x", "--bench_step=3"},
+     "unknown flag '--bench_step'; did you mean the key of '--set bench_steps=...'?"},
+    {"key: one dash",
+     {"--config=x", "-bench_steps=3"},
+     "unknown flag '-bench_steps'; did you mean the key of '--set bench_steps=...'?"},
+};
+
+static void check_typed(void **state)
+{
+    const struct typed_row *r = *state;
+    const rd_option_group *const groups[] = {&typed_group};
+    char name[] = "run_dist", *argv[MAX_WORDS + 2] = {name};
+    int argc = 1;
+    for (int i = 0; i < MAX_WORDS && r->words[i]; i++)
+        argv[argc++] = (char *)(uintptr_t)r->words[i];
+    rd_status st = {0};
+    rd_cli c;
+    if (rd_cli_parse_with_keys(argc, argv, groups, 1, &c, &st) == RD_OK)
+        (void)rd_cli_check(&c, &st);
+    assert_string_equal(st.msg, r->want);
+    assert_int_equal(st.code, r->want[0] ? RD_EUSAGE : RD_OK);
+    rd_cli_release(&c);
+}
+
 static void idle(void **state)
 {
     (void)state;
@@ -371,4 +485,5 @@ static void help(void **state)
 }
 
 RD_TESTS("config_cli", TEST_ROWS(check_bad, bad_rows), TEST_ROWS(check_good, good_rows),
-         TEST_ROWS(check_check, check_rows), TEST(many_sets), TEST(idle), TEST(help))
+         TEST_ROWS(check_check, check_rows), TEST(many_sets), TEST_ROWS(check_typed, typed_table),
+         TEST(idle), TEST(help))
