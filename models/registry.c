@@ -1,7 +1,7 @@
 /* registry.c -- finds models by name. make writes the list from the definitions in models/. */
 #include "rd/model.h"
 
-#include <string.h>
+#include <strings.h>
 
 #define RD_ENTRY(name) extern const rd_model_def rd_model_##name;
 #include "models.inc"
@@ -22,6 +22,6 @@ const rd_model_def *const *rd_model_defs(int *n)
 const rd_model_def *rd_model_find(const char *name)
 {
     for (int i = 0; models[i]; i++)
-        if (strcmp(models[i]->name, name) == 0) return models[i];
+        if (strcasecmp(models[i]->name, name) == 0) return models[i];
     return NULL;
 }

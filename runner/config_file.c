@@ -46,9 +46,62 @@ static bool by_flags(const rd_cli *cli)
            (!cli->config_file || !cli->config_file[0]);
 }
 
+/* The names of a kind, for a message. */
+typedef struct name_list {
+    const char *known[RD_MAX_OWNERS];
+    int n;
+} name_list;
+
+static rd_code name_unknown(const rd_config *c, const char *key, const name_list *l, rd_status *st)
+{
+    const char *name = json_string_value(rd_config_get(c, key));
+    const char *nearest = rd_nearest(name, l->known, l->n);
+    rd_strbuf list = {0};
+    for (int i = 0; i < l->n; i++) rd_strbuf_printf(&list, "%s%s", i ? ", " : "", l->known[i]);
+    rd_fail(st, RD_EUSAGE, "%s: '%s' is '%.64s', which does not exist; one of %s%s%s%s",
+            rd_config_where(c, key), key, name, rd_strbuf_str(&list),
+            nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+    rd_strbuf_release(&list);
+    return st->code;
+}
+
+/* Writes the name as its owner spells it, because programs compare the names of a log folder. */
+static rd_code name_spelled(rd_config *c, const char *key, const char *name, rd_status *st)
+{
+    char where[512];
+    if (strcmp(json_string_value(rd_config_get(c, key)), name) == 0) return RD_OK;
+    (void)snprintf(where, sizeof where, "%s", rd_config_where(c, key));
+    return rd_config_put(c, key, json_string(name), where, st);
+}
+
+/* Looks up the names of model and dataset. The option tables hold the names of all other parts. */
+static rd_code known_names(rd_config *c, rd_status *st)
+{
+    const char *model = json_string_value(rd_config_get(c, "model")),
+               *data = json_string_value(rd_config_get(c, "dataset"));
+    name_list l = {.n = 0};
+    const rd_model_def *m = model ? rd_model_find(model) : NULL;
+    const rd_dataset_def *d = data && data[0] ? rd_dataset_find(data) : NULL;
+    if (model && !m) {
+        const rd_model_def *const *defs = rd_model_defs(&l.n);
+        for (int i = 0; i < l.n; i++) l.known[i] = defs[i]->name;
+        return name_unknown(c, "model", &l, st);
+    }
+    if (data && data[0] && !d) {
+        const rd_dataset_def *const *defs = rd_dataset_defs(&l.n);
+        for (int i = 0; i < l.n; i++) l.known[i] = defs[i]->name;
+        return name_unknown(c, "dataset", &l, st);
+    }
+    if (m) RD_TRY(name_spelled(c, "model", m->name, st));
+    if (d) RD_TRY(name_spelled(c, "dataset", d->name, st));
+done:
+    return st->code;
+}
+
 static rd_code bench_flags(rd_config *c, const rd_cli *cli, rd_strbuf *notices, rd_status *st)
 {
     RD_TRY(rd_cli_bench_put(cli, c, notices, st));
+    RD_TRY(known_names(c, st));
     RD_TRY(bench_defaults(cli, c, notices, st));
 done:
     return st->code;
@@ -117,6 +170,7 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
             (void)rd_config_put(*out, "source_file_test", json_string(cli->input), "--input", st);
         if (st->code == RD_OK && cli->mode_bit == RD_MODE_BENCH)
             (void)bench_flags(*out, cli, &notices, st);
+        if (st->code == RD_OK) (void)known_names(*out, st);
         if (st->code == RD_OK) (void)first_rate(*out, st);
         if (st->code == RD_OK) (void)beam_search(*out, cli, note, st);
         if (st->code == RD_OK) (void)check_owners(*out, &notices, st);

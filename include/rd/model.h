@@ -92,7 +92,7 @@ typedef struct rd_model_def {
  * the registry from them. */
 #define RD_MODEL(id) const rd_model_def rd_model_##id
 
-/* Returns the model of this name; NULL: unknown. */
+/* Returns the model of this name, whose case does not matter; NULL: unknown. */
 const rd_model_def *rd_model_find(const char *name);
 /* Returns all n models. */
 const rd_model_def *const *rd_model_defs(int *n);

@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <strings.h>
 
 static bool contains(const char *s, const char *piece)
 {
@@ -17,24 +18,16 @@ static bool ends_with(const char *s, const char *end)
     return n >= m && strcmp(s + n - m, end) == 0;
 }
 
-static bool known_dataset(const char *name)
-{
-    int n = 0;
-    const rd_dataset_def *const *defs = rd_dataset_defs(&n);
-    for (int i = 0; i < n; i++)
-        if (strcmp(defs[i]->name, name) == 0) return true;
-    return false;
-}
-
 /* Returns the dataset for a name of tf_cnn_benchmarks, by the form of the path; NULL: none. */
 static const char *dataset_of(const char *name, const char *path)
 {
     const bool tar = strstr(path, ".tar") != NULL, many = strpbrk(path, "{*?[") != NULL;
-    if (known_dataset(name)) return name;
-    if (strcmp(name, "imagenet") == 0)
+    const rd_dataset_def *def = rd_dataset_find(name);
+    if (def) return def->name;
+    if (strcasecmp(name, "imagenet") == 0)
         return tar && many ? "webdataset" : tar ? "imagenet_tar" : "image_folder";
-    if (strcmp(name, "cifar10") == 0 || strcmp(name, "cifar100") == 0) return "cifar";
-    if (strcmp(name, "mnist") == 0) return ends_with(path, ".npz") ? "npz_images" : "idx";
+    if (strcasecmp(name, "cifar10") == 0 || strcasecmp(name, "cifar100") == 0) return "cifar";
+    if (strcasecmp(name, "mnist") == 0) return ends_with(path, ".npz") ? "npz_images" : "idx";
     return NULL;
 }
 
@@ -88,7 +81,7 @@ static rd_code choose_data(const rd_cli *cli, rd_config *c, rd_strbuf *notices, 
     const bool given = name != NULL;
     if (!dir && name && !rd_config_has(c, "data_dir")) {
         for (int i = 0; bench_data_names[i]; i++)
-            if (strcmp(bench_data_names[i], name) == 0) {
+            if (strcasecmp(bench_data_names[i], name) == 0) {
                 rd_strbuf_printf(notices, "--data_name=%s is bench_data=%s\n", name, name);
                 return bench_config_put(c, "bench_data", json_string(name), "--data_name", st);
             }
@@ -128,7 +121,7 @@ static bool imagenet_of(const rd_config *c, const char *model)
     const rd_model_def *def = model ? rd_model_find(model) : NULL;
     const char *data = json_string_value(rd_config_get(c, "bench_data"));
     if (!def || !def->unit || !json_is_true(rd_config_get(c, "bench_synthetic"))) return false;
-    return data ? strcmp(data, "imagenet") == 0
+    return data ? strcasecmp(data, "imagenet") == 0
                 : def->default_dataset && strcmp(def->default_dataset, "image_folder") == 0;
 }
 

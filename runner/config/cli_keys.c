@@ -7,9 +7,12 @@
 
 /* Flags of OpenSeq2Seq and of Horovod's examples whose key has another name here. */
 static const char *const other_names[][2] = {
-    {"base_lr", "learning_rate"},       {"batches_per_allreduce", "iter_size"},
-    {"epochs", "num_epochs"},           {"max_eval_checkpoints", "checkpoint_keep"},
-    {"test_batch_size", "eval_batch_size"}, {"val_batch_size", "eval_batch_size"},
+    {"base_lr", "learning_rate"},
+    {"batches_per_allreduce", "iter_size"},
+    {"epochs", "num_epochs"},
+    {"max_eval_checkpoints", "checkpoint_keep"},
+    {"test_batch_size", "eval_batch_size"},
+    {"val_batch_size", "eval_batch_size"},
     {"wd", "weight_decay"},
 };
 

@@ -6,6 +6,7 @@
 #include "data_impl.h"
 #include <inttypes.h>
 #include <stdlib.h>
+#include <strings.h>
 
 #define RD_ENTRY(name) extern const rd_dataset_def rd_dataset_##name;
 #include "datasets.inc"
@@ -78,7 +79,7 @@ uint64_t rd_batch_shape(const rd_batch *b)
 const rd_dataset_def *rd_dataset_find(const char *name)
 {
     for (int i = 0; all[i]; i++)
-        if (strcmp(all[i]->name, name) == 0) return all[i];
+        if (strcasecmp(all[i]->name, name) == 0) return all[i];
     return NULL;
 }
 

@@ -15,16 +15,9 @@
 
 static rd_code find_model(rd_run *r, rd_status *st)
 {
-    int n = 0;
-    const rd_model_def *const *defs = rd_model_defs(&n);
     r->model = rd_model_find(r->config.model);
     if (r->model) return RD_OK;
-    rd_strbuf known = {0};
-    for (int i = 0; i < n; i++) rd_strbuf_printf(&known, "%s%s", i ? ", " : "", defs[i]->name);
-    rd_fail(st, RD_EUSAGE, "%s: 'model' is '%s', which does not exist; one of %s",
-            rd_config_where(r->keys, "model"), r->config.model, rd_strbuf_str(&known));
-    rd_strbuf_release(&known);
-    return st->code;
+    return rd_fail(st, RD_EBUG, "no model '%s': its name was not looked up", r->config.model);
 }
 
 static rd_code find_metric(rd_run *r, rd_status *st)
