@@ -1,5 +1,5 @@
 /* alexnet.c -- AlexNet as in tf_cnn_benchmarks (Krizhevsky 2014, "One weird trick"), without local
- * response norm. For images of 227 x 227; 63 x 63 is the minimum. */
+ * response norm. For images of 227 x 227, which bench mode takes; 63 x 63 is the minimum. */
 #include "image_model.h"
 
 static rd_feature conv(rd_image_net *n, const char *name, int64_t size, int64_t out, rd_feature x)
@@ -38,4 +38,5 @@ static const rd_image_arch alexnet_arch = {
 RD_MODEL(alexnet) = {
     RD_IMAGE_MODEL("alexnet", "five convolutions, three dense layers, as in tf_cnn_benchmarks",
                    "image_folder", 512),
-    .own = &rd_group_dropout, .create = rd_image_model_create, .variant = &alexnet_arch};
+    .bench_size = 227, .own = &rd_group_dropout, .create = rd_image_model_create,
+    .variant = &alexnet_arch};

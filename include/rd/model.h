@@ -69,6 +69,10 @@ typedef struct rd_model_def {
     const rd_option_group *group, *own;
     const char *default_dataset;
     int64_t usual_batch; /* samples per rank in bench mode if the user gives none */
+    /* In bench mode, unless the user says otherwise: the synthetic images (a name of bench_data;
+     * NULL: like the default dataset), and the size that images like ImageNet's get (0: 224). */
+    const char *bench_data;
+    int64_t bench_size;
     const char *unit;    /* unit of the speed: "images"; NULL: tokens */
     const void *variant; /* what `create` must know; models of one family differ in it */
     /* Checks the config (RD_EUSAGE names the keys) and declares the parameters. The caller owns

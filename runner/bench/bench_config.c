@@ -115,14 +115,35 @@ static rd_code choose_data(const rd_cli *cli, rd_config *c, rd_strbuf *notices, 
     return put_data(c, dataset, dir, !cli->config_file, given ? "--data_name" : "--data_dir", st);
 }
 
-/* Are the synthetic images like ImageNet's? tf_cnn_benchmarks has 1001 classes there. */
-static bool imagenet_of(const rd_config *c, const char *model)
+/* Are the images like ImageNet's? */
+static bool imagenet_of(const rd_config *c, const rd_model_def *def, bool synthetic)
 {
-    const rd_model_def *def = model ? rd_model_find(model) : NULL;
-    const char *data = json_string_value(rd_config_get(c, "bench_data"));
-    if (!def || !def->unit || !json_is_true(rd_config_get(c, "bench_synthetic"))) return false;
-    return data ? strcasecmp(data, "imagenet") == 0
-                : def->default_dataset && strcmp(def->default_dataset, "image_folder") == 0;
+    static const char *const sets[] = {"image_folder", "imagenet_tar", "webdataset", NULL};
+    const char *of = json_string_value(rd_config_get(c, synthetic ? "bench_data" : "dataset"));
+    if (!def || !def->unit) return false;
+    if (synthetic && of) return strcasecmp(of, "imagenet") == 0;
+    if (!of) of = def->default_dataset;
+    for (int i = 0; of && sets[i]; i++)
+        if (strcmp(sets[i], of) == 0) return true;
+    return false;
+}
+
+/* Puts the images and classes that tf_cnn_benchmarks gives the model. It has 1001 classes for
+ * synthetic images like ImageNet's; Horovod's benchmark has 1000. */
+static rd_code put_images(rd_config *c, const rd_model_def *def, bool horovod, const char *source,
+                          rd_status *st)
+{
+    const bool synthetic = json_is_true(rd_config_get(c, "bench_synthetic"));
+    if (synthetic && def && def->bench_data)
+        RD_TRY(bench_config_put(c, "bench_data", json_string(def->bench_data), source, st));
+    if (!imagenet_of(c, def, synthetic)) return RD_OK;
+    if (def->bench_size > 0)
+        RD_TRY(bench_config_put(c, "image_size", json_integer((json_int_t)def->bench_size), source,
+                                st));
+    if (synthetic && !horovod)
+        RD_TRY(bench_config_put(c, "n_classes", json_integer(1001), source, st));
+done:
+    return st->code;
 }
 
 rd_code bench_defaults(const rd_cli *cli, rd_config *c, rd_strbuf *notices, rd_status *st)
@@ -157,8 +178,7 @@ rd_code bench_defaults(const rd_cli *cli, rd_config *c, rd_strbuf *notices, rd_s
     if (!rd_config_has(c, "piecewise_learning_rate_schedule"))
         RD_TRY(bench_config_put(c, "learning_rate", json_real(3e-5), "bench mode", st));
     RD_TRY(bench_config_put(c, "weight_decay", json_real(4e-5), tf, st));
-    if (imagenet_of(c, model) && !horovod)
-        RD_TRY(bench_config_put(c, "n_classes", json_integer(1001), tf, st));
+    RD_TRY(put_images(c, def, horovod, tf, st));
 done:
     if (notices->failed) rd_fail(st, RD_EENV, "out of memory for the command line");
     return st->code;
