@@ -67,6 +67,25 @@ done:
     return st->code;
 }
 
+/* Warns that N ranks multiply the rate of a config of OpenSeq2Seq, which used it as it is. Such a
+ * config has num_gpus, and never lr_scaling. */
+static void warn_of_scaling(rd_run *r)
+{
+    const rd_schedule_config *c = &r->schedule_config;
+    const double factor = rd_schedule_factor(c, r->world->size);
+    if (factor <= 1.0 || !rd_config_has(r->keys, "num_gpus") ||
+        rd_config_has(r->keys, "lr_scaling"))
+        return;
+    rd_strbuf_printf(
+        &r->notices,
+        "warning: learning_rate %.6g becomes %.6g with %d ranks, by lr_scaling %s; OpenSeq2Seq did "
+        "not "
+        "scale it: --set lr_scaling=none trains as there, lr_scaling=%s ends this warning\n",
+        c->learning_rate, factor * c->learning_rate, r->world->size,
+        rd_option_word(&rd_group_schedule, "lr_scaling", (int)c->lr_scaling),
+        rd_option_word(&rd_group_schedule, "lr_scaling", (int)c->lr_scaling));
+}
+
 static bool power_of_two(int64_t n)
 {
     return n > 0 && (n & (n - 1)) == 0;
@@ -146,6 +165,7 @@ rd_code setup_config(rd_run *r, rd_status *st)
         RD_TRY(rd_optim_check(&r->optim_config, r->keys, st));
         RD_TRY(rd_schedule_read(r->keys, r->mode, &r->schedule_config, st));
         RD_TRY(rd_schedule_check(&r->schedule_config, r->keys, st));
+        if (r->mode == RD_MODE_TRAIN || r->mode == RD_MODE_TRAIN_EVAL) warn_of_scaling(r);
         if (strcasecmp(r->optim_config.optimizer, "adadelta") == 0 &&
             r->schedule_config.learning_rate < 0.1)
             rd_strbuf_printf(&r->notices,
