@@ -29,6 +29,7 @@ for side in en de; do
     "$tools/make_vocab" --max_size=50000 "$text/train.$side" > "$wmt/vocab.50k.$side"
     for set in newstest2013 newstest2014 newstest2015; do
         "$tools/make_bpe" apply "$work/codes" "$text/dev.$side" > "$wmt/$set.tok.bpe.32000.$side"
+        ln -s "$set.tok.bpe.32000.$side" "$wmt/$set.tok.clean.bpe.32000.$side"
         for name in tok tok.clean; do ln -s "$text/dev.$side" "$wmt/$set.$name.$side"; done
     done
 done
