@@ -279,13 +279,16 @@ schema: $(PROG) ## configs/schema.json from the option tables
 # Pages keep their folders below share/doc, so that their links work.
 PAGES = $(or $(shell git ls-files '*.md' LICENSE 2>/dev/null),$(shell find . -path ./build -prune -o -name '*.md' -print -o -path ./LICENSE -print))
 SHARE = $(DESTDIR)$(PREFIX)/share
-install: $(PROG) ## to PREFIX (/usr/local), below DESTDIR; for other machines: make VARIANT=v3 ARCH=-march=x86-64-v3 install
+# Programs of tests/support that users need, too: vocabularies and subwords of their own text.
+TEXT_TOOLS = $(patsubst %,$(BUILD)/tests/support/%,make_vocab make_bpe)
+install: $(PROG) $(TEXT_TOOLS) ## to PREFIX (/usr/local), below DESTDIR; for other machines: make VARIANT=v3 ARCH=-march=x86-64-v3 install
 	install -D -m 755 $(PROG) $(DESTDIR)$(PREFIX)/bin/run_dist
+	@for f in $(TEXT_TOOLS); do install -D -m 755 $$f $(DESTDIR)$(PREFIX)/bin/run_dist_$${f##*/} || exit 1; done
 	@cd configs && find . -type f ! -name '*.sh' ! -name '*.md' | while read -r f; do install -D -m 644 "$$f" "$(SHARE)/run_dist/configs/$$f" || exit 1; done
 	@for f in $(PAGES); do [ ! -f $$f ] || install -D -m 644 $$f $(SHARE)/doc/run_dist/$$f || exit 1; done
 	@$(PROG) --print_man > $(BUILD)/run_dist.1 && install -D -m 644 $(BUILD)/run_dist.1 $(SHARE)/man/man1/run_dist.1
 uninstall: ## removes what install wrote
-	rm -rf $(DESTDIR)$(PREFIX)/bin/run_dist $(SHARE)/run_dist $(SHARE)/doc/run_dist $(SHARE)/man/man1/run_dist.1
+	rm -rf $(foreach f,run_dist run_dist_make_vocab run_dist_make_bpe,$(DESTDIR)$(PREFIX)/bin/$f) $(SHARE)/run_dist $(SHARE)/doc/run_dist $(SHARE)/man/man1/run_dist.1
 deps: ## installs the needed packages (Debian and derivatives; asks sudo)
 	@command -v apt-get > /dev/null || { echo "no apt-get here; install what Debian calls: $(DEPS)" >&2; exit 1; }
 	$(if $(filter-out 0,$(shell id -u)),sudo) apt-get update

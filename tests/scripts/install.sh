@@ -8,12 +8,19 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/install.XXXXXX") || exit 2
 trap 'rm -rf "$work"' EXIT
 share=$work/usr/share
 
-# The program is as it is: -o keeps make from building it.
-run_make() { make -s -C "$top" -o "$PROG" PROG="$PROG" BUILD="$work/build" DESTDIR="$work" PREFIX=/usr "$@"; }
+# The programs are as they are: -o keeps make from building them.
+vocab=${PROG%/*}/tests/support/make_vocab bpe=${PROG%/*}/tests/support/make_bpe
+run_make() {
+    make -s -C "$top" -o "$PROG" -o "$vocab" -o "$bpe" PROG="$PROG" TEXT_TOOLS="$vocab $bpe" BUILD="$work/build" DESTDIR="$work" \
+        PREFIX=/usr "$@"
+}
 mkdir -p "$work/build"
 
 expect "install" 0 "" run_make install
 expect "the program runs" 0 "^usage: run_dist" "$work/usr/bin/run_dist" --help
+printf 'b a\na\n' > "$work/text"
+expect "vocabularies" 0 "" cmp <(printf 'a\t2\nb\t1\n') <("$work/usr/bin/run_dist_make_vocab" "$work/text")
+expect "subwords" 0 "^usage: run_dist_make_bpe learn N FILE" "$work/usr/bin/run_dist_make_bpe" -h
 expect "it finds its experiments" 0 "g2p_cmudict.json" "$work/usr/bin/run_dist" --help=learning_rate
 expect "in its own share" 0 "(in $share/run_dist/configs)" "$work/usr/bin/run_dist" --help=learning_rate
 expect "the man page" 0 "^\.SH EXIT STATUS" cat "$share/man/man1/run_dist.1"

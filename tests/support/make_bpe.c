@@ -12,8 +12,10 @@
  * merge. To undo the encoding, delete every "@@ ".
  *
  * Words share only counts. Learning therefore keeps, for each pair, its count and its words, and
- * after a merge counts only those words again. */
+ * after a merge counts only those words again. `make install` installs the program as
+ * run_dist_make_bpe. */
 #include "../../runner/data/data_impl.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +58,7 @@ static void *grow(void *p, size_t bytes)
 {
     void *q = realloc(p, bytes ? bytes : 1);
     if (!q) {
-        fprintf(stderr, "make_bpe: out of memory\n");
+        fprintf(stderr, "%s: out of memory\n", program_invocation_short_name);
         exit(RD_EENV);
     }
     return q;
@@ -377,20 +379,43 @@ done:
     return st->code;
 }
 
+static const char usage[] =
+    "usage: %s learn N FILE... > codes\n"
+    "       %s apply CODES FILE > segmented\n"
+    "Learns at most N merges of subwords (byte pair encoding) from text files, or splits the words "
+    "of a text by them.\n"
+    "Files are those of subword-nmt. A FILE is plain, compressed, or \"archive!member\".\n"
+    "To undo the encoding, delete every \"@@ \".\n";
+
+/* Runs one of the two commands. RD_EUSAGE without a message: the words make no command. */
+static rd_code run_command(bpe *b, int argc, char **argv, rd_status *st)
+{
+    if (argc >= 4 && strcmp(argv[1], "learn") == 0) {
+        char *end;
+        errno = 0;
+        const int64_t n = strtoll(argv[2], &end, 10);
+        if (end == argv[2] || *end || errno || n < 1)
+            return rd_fail(st, RD_EUSAGE, "'%.40s' is no number of merges from 1", argv[2]);
+        return learn(b, n, argv + 3, argc - 3, st);
+    }
+    if (argc == 4 && strcmp(argv[1], "apply") == 0) return apply(b, argv[2], argv[3], st);
+    return RD_EUSAGE;
+}
+
 int main(int argc, char **argv)
 {
     rd_status st = {0};
     bpe b = {0};
-    if (argc >= 4 && strcmp(argv[1], "learn") == 0 && strtoll(argv[2], NULL, 10) > 0)
-        (void)learn(&b, strtoll(argv[2], NULL, 10), argv + 3, argc - 3, &st);
-    else if (argc == 4 && strcmp(argv[1], "apply") == 0)
-        (void)apply(&b, argv[2], argv[3], &st);
-    else
-        rd_fail(
-            &st, RD_EUSAGE,
-            "usage: make_bpe learn N FILE... > codes, or make_bpe apply CODES FILE > segmented");
-    if (st.code == RD_OK && fflush(stdout) != 0) rd_fail(&st, RD_EENV, "cannot write");
-    if (st.code != RD_OK) fprintf(stderr, "make_bpe: %s\n", st.msg);
+    const char *me = program_invocation_short_name;
+    const bool help = argc == 2 && (strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0);
+    const rd_code rc = help ? RD_EUSAGE : run_command(&b, argc, argv, &st);
+    if (rc == RD_EUSAGE && st.code == RD_OK) {
+        fprintf(help ? stdout : stderr, usage, me, me);
+        return !help ? RD_EUSAGE : fflush(stdout) == 0 ? RD_OK : RD_EENV;
+    }
+    if ((fflush(stdout) != 0 || ferror(stdout)) && st.code == RD_OK)
+        rd_fail(&st, RD_EENV, "cannot write to standard output");
+    if (st.code != RD_OK) fprintf(stderr, "%s: %s\n", me, st.msg);
     for (size_t w = 0; b.word && w < b.words.n; w++) free(b.word[w].symbol);
     for (size_t p = 0; p < b.n_pairs; p++) free(b.pair[p].words);
     free(b.word);

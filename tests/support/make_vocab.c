@@ -6,8 +6,9 @@
  *     make_vocab [--min_count=N] [--max_size=N] FILE... > vocab.txt
  *
  * Files are read as in run_dist: plain, compressed, or "archive!member". Single spaces separate
- * words. Empty words are left out. max_size is a number of words, without the four special ids. */
+ * words. Empty words are left out. max_size is a number of words, without the four special ids. `make install` installs it as run_dist_make_vocab. */
 #include "../../runner/data/data_impl.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,45 +94,83 @@ static int most_frequent_first(const void *a, const void *b)
     return c ? c : (x->n > y->n) - (x->n < y->n);
 }
 
-static void write_words(table *t, int64_t min_count, int64_t max_size)
+/* Writes the words that the limits leave and returns their number. */
+static int64_t write_words(table *t, int64_t min_count, int64_t max_size)
 {
     size_t n = 0;
+    int64_t written = 0;
     for (size_t i = 0; t->slot && i <= t->mask; i++)
         if (t->slot[i].at) t->slot[n++] = t->slot[i];
     if (n > 0) qsort(t->slot, n, sizeof *t->slot, most_frequent_first);
     for (size_t i = 0; i < n; i++) {
         const word *w = &t->slot[i];
-        if ((int64_t)i < max_size && w->count >= min_count)
-            printf("%.*s\t%" PRId64 "\n", (int)w->n, w->at, w->count);
+        if (written < max_size && w->count >= min_count) {
+            fwrite(w->at, 1, w->n, stdout);
+            printf("\t%" PRId64 "\n", w->count);
+            written++;
+        }
         free(w->at);
     }
     free(t->slot);
+    return written;
+}
+
+static const char usage[] =
+    "usage: %s [--min_count=N] [--max_size=N] FILE... > vocab.txt\n"
+    "Counts the words of text files and writes a vocabulary: \"word TAB count\", the most frequent "
+    "first.\n"
+    "  --min_count=N  leaves out words that occur fewer than N times (1)\n"
+    "  --max_size=N   writes N words at most (all)\n"
+    "A FILE is plain, compressed, or \"archive!member\". Single spaces separate words.\n";
+
+/* Reads --NAME=N, N from 1. *is: the word is this option. */
+static rd_code take_number(const char *arg, const char *name, int64_t *out, bool *is, rd_status *st)
+{
+    const size_t n = strlen(name);
+    char *end;
+    if (strncmp(arg, name, n) != 0) return RD_OK;
+    *is = true;
+    errno = 0;
+    *out = strtoll(arg + n, &end, 10);
+    if (end == arg + n || *end || errno || *out < 1)
+        rd_fail(st, RD_EUSAGE, "%s%.40s is no whole number from 1", name, arg + n);
+    return st->code;
 }
 
 int main(int argc, char **argv)
 {
     rd_status st = {0};
     table t = {0};
-    int64_t min_count = 1, max_size = INT64_MAX;
+    int64_t min_count = 1, max_size = INT64_MAX, n = 0;
     int n_files = 0;
-    for (int i = 1; i < argc; i++)
-        if (strncmp(argv[i], "--min_count=", 12) == 0)
-            min_count = strtoll(argv[i] + 12, NULL, 10);
-        else if (strncmp(argv[i], "--max_size=", 11) == 0)
-            max_size = strtoll(argv[i] + 11, NULL, 10);
-        else if (strncmp(argv[i], "--", 2) == 0)
-            n_files = -argc;
+    const char *me = program_invocation_short_name;
+    for (int i = 1; i < argc && st.code == RD_OK; i++) {
+        bool is = false;
+        if (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0) {
+            printf(usage, me);
+            return fflush(stdout) == 0 ? RD_OK : RD_EENV;
+        }
+        if (take_number(argv[i], "--min_count=", &min_count, &is, &st) != RD_OK ||
+            take_number(argv[i], "--max_size=", &max_size, &is, &st) != RD_OK)
+            break;
+        if (is) continue;
+        if (argv[i][0] == '-')
+            rd_fail(&st, RD_EUSAGE, "unknown option '%.80s'; -h lists them, and ./%.80s is a file",
+                    argv[i], argv[i]);
         else
-            n_files++;
-    if (n_files < 1) {
-        fprintf(stderr, "usage: make_vocab [--min_count=N] [--max_size=N] FILE... > vocab.txt\n");
+            argv[1 + n_files++] = argv[i];
+    }
+    if (st.code == RD_OK && n_files == 0) {
+        fprintf(stderr, usage, me);
         return RD_EUSAGE;
     }
-    for (int i = 1; i < argc && st.code == RD_OK; i++)
-        if (strncmp(argv[i], "--", 2) != 0) (void)count_file(&t, argv[i], &st);
-    write_words(&t, st.code == RD_OK ? min_count : INT64_MAX, st.code == RD_OK ? max_size : 0);
-    if (st.code == RD_OK && fflush(stdout) != 0)
-        rd_fail(&st, RD_EENV, "cannot write the vocabulary");
-    if (st.code != RD_OK) fprintf(stderr, "make_vocab: %s\n", st.msg);
+    for (int i = 1; i <= n_files && st.code == RD_OK; i++) (void)count_file(&t, argv[i], &st);
+    const bool read = st.code == RD_OK;
+    n = write_words(&t, min_count, read ? max_size : 0);
+    if (read && n == 0)
+        rd_fail(&st, RD_EDATA, "no word is left: the files are empty, or min_count is too large");
+    if ((fflush(stdout) != 0 || ferror(stdout)) && st.code == RD_OK)
+        rd_fail(&st, RD_EENV, "cannot write the vocabulary to standard output");
+    if (st.code != RD_OK) fprintf(stderr, "%s: %s\n", me, st.msg);
     return (int)st.code;
 }

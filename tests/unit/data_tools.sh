@@ -16,6 +16,8 @@ check() { # name, then a shell command
     fi
 }
 export tools bpe work
+case $tools in /*) full_tools=$tools ;; *) full_tools=$PWD/$tools ;; esac
+text=$PWD/$bpe/text.txt codes=$PWD/$bpe/codes.txt
 check "bpe: learns what subword-nmt learns" "\$tools/make_bpe learn 120 \$bpe/text.txt | cmp - \$bpe/codes.txt"
 check "bpe: cuts words as subword-nmt does" "\$tools/make_bpe apply \$bpe/codes.txt \$bpe/text.txt | cmp - \$bpe/pieces.txt"
 check "bpe: every pair that occurs twice is merged" \
@@ -27,8 +29,56 @@ check "vocabulary: as sort and uniq count" \
      tr ' ' '\\n' < \$bpe/text.txt | grep . | LC_ALL=C sort | uniq -c | LC_ALL=C sort -k1,1nr -k2,2 |
      awk '{ printf \"%s\\t%d\\n\", \$2, \$1 }' | cmp - \$work/v"
 check "vocabulary: at most so many words" "\$tools/make_vocab --max_size=5 \$bpe/text.txt > \$work/w && head -n 5 \$work/v | cmp - \$work/w"
+cp "$work/w" "$work/w5"
 check "vocabulary: at least so often" \
     "\$tools/make_vocab --min_count=3 \$bpe/text.txt > \$work/w && awk '\$2 >= 3' \$work/v | cmp - \$work/w"
+printf '\n   \n' > "$work/blank"
+printf 'a\377 b\n' > "$work/latin"
+fails() { # code, pattern of the message, output file, command...: nothing but the message is written
+    want=$1 pattern=$2 to=$3
+    shift 3
+    "$@" > "$to" 2> "$work/said"
+    code=$?
+    [ "$code" -eq "$want" ] || { echo "code $code, expected $want: $*"; cat "$work/said"; return 1; }
+    grep -q -e "$pattern" "$work/said" || { echo "said: $(cat "$work/said")"; return 1; }
+    [ ! -f "$to" ] || [ ! -s "$to" ] || { echo "wrote: $(head -n 3 "$to")"; return 1; }
+}
+while IFS='|' read -r name want pattern to command; do
+    [ "$to" = full ] && to=/dev/full || to=$work/out
+    # shellcheck disable=SC2086 # words
+    if out=$(cd "$work" && fails "$want" "$pattern" "$to" "$full_tools"/$command 2>&1); then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        printf 'FAILED: %s\n%s\n' "$name" "$out"
+    fi
+done << END
+vocabulary: no words|2|^usage: make_vocab |out|make_vocab
+vocabulary: no file|2|^usage: make_vocab |out|make_vocab --min_count=2
+vocabulary: unknown option|2|unknown option '--max=3'|out|make_vocab --max=3 $text
+vocabulary: unknown short option|2|unknown option '-x'|out|make_vocab -x
+vocabulary: no number|2|--min_count=2x is no whole number from 1|out|make_vocab --min_count=2x $text
+vocabulary: no words wanted|2|--max_size=0 is no whole number from 1|out|make_vocab --max_size=0 $text
+vocabulary: too large a number|2|is no whole number from 1|out|make_vocab --max_size=99999999999999999999 $text
+vocabulary: no such file|5|cannot open '/nonexistent'|out|make_vocab $text /nonexistent
+vocabulary: a folder|5|is a folder|out|make_vocab /tmp
+vocabulary: blank text|5|no word is left|out|make_vocab blank
+vocabulary: too rare words|5|no word is left|out|make_vocab --min_count=1000000 $text
+vocabulary: not UTF-8|5|latin:1:2: invalid UTF-8|out|make_vocab latin
+vocabulary: full disk|3|cannot write|full|make_vocab $text
+bpe: no words|2|^usage: make_bpe learn|out|make_bpe
+bpe: unknown command|2|^usage: make_bpe learn|out|make_bpe split $text
+bpe: no file|2|^usage: make_bpe learn|out|make_bpe learn 5
+bpe: no number|2|'5x' is no number of merges|out|make_bpe learn 5x $text
+bpe: no merges|2|'0' is no number of merges|out|make_bpe learn 0 $text
+bpe: no such file|5|cannot open '/nonexistent'|out|make_bpe learn 5 /nonexistent
+bpe: not UTF-8|5|latin:1:2: invalid UTF-8|out|make_bpe learn 5 latin
+bpe: full disk|3|cannot write|full|make_bpe learn 5 $text
+bpe: full disk while it applies|3|cannot write|full|make_bpe apply $codes $text
+END
+check "vocabulary: help" "\$tools/make_vocab -h | grep -q '^usage: make_vocab .*FILE' && \$tools/make_vocab --help | grep -q max_size"
+check "bpe: help" "\$tools/make_bpe -h | grep -q '^usage: make_bpe learn' && \$tools/make_bpe --help | grep -q subword-nmt"
+check "vocabulary: options may stand behind files" "\$tools/make_vocab \$bpe/text.txt --max_size=5 | cmp - \$work/w5"
 check "toy: sizes" "\$tools/make_toy \$work/toy 3 --train=200 --dev=20 --test=30 && [ \$(cat \$work/toy/*/source.txt | wc -l) -eq 260 ]"
 check "toy: the target is the source reversed" \
     "awk '{ s = \$NF; for (i = NF - 1; i > 0; i--) s = s \" \" \$i; print s }' \$work/toy/train/source.txt |
