@@ -22,8 +22,10 @@ static const char *const normalizations[] = {[RD_NORM_UNIT] = "unit",
                                              NULL};
 
 static const rd_option options[] = {
-    RD_OPT_STRING(T, data_dir, data_dir, NULL,
-                  "folder of the data. cifar: also the archive itself"),
+    RD_OPT_STRING(
+        T, data_dir, data_dir, NULL,
+        "folder of the data, or torchvision's root above it. cifar, npz_images: also the archive "
+        "or .npz file itself"),
     RD_OPT_STRING(T, train_data, data[RD_SPLIT_TRAIN], NULL,
                   "training data below data_dir, if it does not have its usual name: a file, a "
                   "folder, or shards such as train-{000..012}.tar"),

@@ -193,6 +193,61 @@ static void test_idx_elsewhere(void **state)
     free(p);
 }
 
+/* Where torchvision and Keras leave the files below the folder that they are given. */
+static void test_idx_roots(void **state)
+{
+    static const struct {
+        const char *folder, *config;
+        bool gz;
+    } rows[] = {
+        {"tv/MNIST/raw", "{'data_dir': '@/tv'}", false},
+        {"tv/MNIST/raw", "{'data_dir': '@/tv/MNIST'}", true},
+        {"tv/MNIST/raw", "{'data_dir': '@/tv/MNIST/raw'}", false},
+        {"tv/FashionMNIST/raw", "{'data_dir': '@/tv'}", true},
+        {"tv/fashion-mnist", "{'data_dir': '@/tv'}", true},
+    };
+    static const char *const parts[] = {"tv",
+                                        "tv/MNIST",
+                                        "tv/MNIST/raw",
+                                        "tv/FashionMNIST",
+                                        "tv/FashionMNIST/raw",
+                                        "tv/fashion-mnist"};
+    static const char *const sets[] = {"train", "t10k"};
+    char name[128];
+    uint8_t b[512];
+    (void)state;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        assert_int_equal(mkdir(files_at(parts[i]), 0700), 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        void (*put)(const char *, const void *, size_t) = rows[i].gz ? files_put_gz : files_put;
+        const char *gz = rows[i].gz ? ".gz" : "";
+        for (int k = 0; k < 2; k++) {
+            snprintf(name, sizeof name, "%s/%s-images-idx3-ubyte%s", rows[i].folder, sets[k], gz);
+            put(files_at(name), b, idx_images(b, N));
+            snprintf(name, sizeof name, "%s/%s-labels-idx1-ubyte%s", rows[i].folder, sets[k], gz);
+            put(files_at(name), b, idx_labels(b, N));
+            check_idx(open_ok("idx", rows[i].config, k ? RD_MODE_EVAL : RD_MODE_TRAIN,
+                              k ? RD_SPLIT_EVAL : RD_SPLIT_TRAIN));
+        }
+        for (int k = 0; k < 4; k++) {
+            snprintf(name, sizeof name, "%s/%s-%s-ubyte%s", rows[i].folder, sets[k / 2],
+                     k % 2 ? "labels-idx1" : "images-idx3", gz);
+            assert_int_equal(unlink(files_at(name)), 0);
+        }
+    }
+    files_put(files_at("tv/MNIST/raw/train-images-idx3-ubyte"), b, idx_images(b, N));
+    refuse("idx", "{'data_dir': '@/tv'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
+           "has no train-labels-idx1-ubyte(.gz)");
+    files_put(files_at("tv/FashionMNIST/raw/train-images-idx3-ubyte"), b, idx_images(b, N));
+    refuse("idx", "{'data_dir': '@/tv'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
+           "has images in both MNIST/raw/ and FashionMNIST/raw/; set data_dir to one");
+    refuse("idx", "{'data_dir': '@/tv/MNIST/raw/train-images-idx3-ubyte'}", RD_MODE_TRAIN,
+           RD_SPLIT_TRAIN, RD_EDATA, "is a file, but dataset idx reads a folder");
+    files_put(files_at("tv/mnist.npz"), b, 10);
+    refuse("idx", "{'data_dir': '@/tv'}", RD_MODE_EVAL, RD_SPLIT_EVAL, RD_EDATA,
+           "for its mnist.npz --set dataset=npz_images");
+}
+
 static void test_idx_classes(void **state)
 {
     (void)state;
@@ -373,6 +428,8 @@ static void test_npz(void **state)
     assert_int_equal(rd_npz_write(files_at("mnist.npz"), whole, 4, NULL, &st), RD_OK);
     check_idx(open_ok("npz_images", "{'data_dir': '@'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN));
     check_idx(open_ok("npz_images", "{'data_dir': '@'}", RD_MODE_EVAL, RD_SPLIT_EVAL));
+    check_idx(open_ok("npz_images", "{'data_dir': '@/mnist.npz'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN));
+    check_idx(open_ok("npz_images", "{'data_dir': '@/mnist.npz'}", RD_MODE_EVAL, RD_SPLIT_EVAL));
     check_idx(open_ok("npz_images", "{'eval_data': '@/mnist.npz'}", RD_MODE_INFER, RD_SPLIT_TEST));
 
     static const struct {
@@ -553,6 +610,6 @@ static void check_key(void **state)
 
 RD_TESTS_WITH("image_data", files_set_up, files_tear_down, TEST_ROWS(check_spelling, spellings),
               TEST_ROWS(check_idx_row, idx_rows), TEST_ROWS(check_key, key_rows),
-              TEST(test_idx_elsewhere), TEST(test_idx_classes), TEST(test_cifar),
-              TEST(test_cifar_refused), TEST(test_npz), TEST(test_folder),
+              TEST(test_idx_elsewhere), TEST(test_idx_roots), TEST(test_idx_classes),
+              TEST(test_cifar), TEST(test_cifar_refused), TEST(test_npz), TEST(test_folder),
               TEST(test_folder_unreadable))

@@ -1,10 +1,12 @@
 /* idx.c -- images and labels in the IDX format of MNIST and Fashion-MNIST.
  *
  * A file has two zero bytes, the type, the number of dimensions, the sizes as big-endian 32-bit
- * numbers, then the data, last index fastest. Files may be compressed; the content decides. */
+ * numbers, then the data, last index fastest. Files may be compressed; the content decides. They
+ * are searched in data_dir, then where torchvision and Keras leave them below it. */
 #include "../images_impl.h"
 #include <inttypes.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { TYPE_U8 = 0x08, MAX_DIM = 4, DEFAULT_CLASSES = 10 };
@@ -126,26 +128,72 @@ done:
     return st->code;
 }
 
-/* Finds the file under its usual names: both spellings, with and without .gz. */
-static rd_code usual_name(const rd_images *m, const char *what, int n_dim, char out[RD_PATH_BYTES],
-                          rd_status *st)
+/* Finds the file in data_dir/below under its usual names: both spellings, with and without .gz.
+ * *found false: it is not there. */
+static rd_code usual_name(const rd_images *m, const char *below, const char *what, int n_dim,
+                          char out[RD_PATH_BYTES], bool *found, rd_status *st)
 {
-    char name[64];
+    char name[128];
     const char *set = rd_images_train_like(m) ? "train" : "t10k";
-    for (int k = 0; k < 4; k++) {
-        snprintf(name, sizeof name, "%s-%s%cidx%d-ubyte%s", set, what, k & 1 ? '.' : '-', n_dim,
-                 k & 2 ? "" : ".gz");
+    *found = false;
+    for (int k = 0; k < 4 && !*found; k++) {
+        snprintf(name, sizeof name, "%s%s-%s%cidx%d-ubyte%s", below, set, what, k & 1 ? '.' : '-',
+                 n_dim, k & 2 ? "" : ".gz");
         RD_TRY(rd_images_path(m, name, out, st));
-        if (access(out, F_OK) == 0) return RD_OK;
+        *found = access(out, F_OK) == 0;
     }
-    if (access(m->c.data_dir, F_OK) != 0)
-        return rd_fail(st, RD_EDATA, "there is no folder '%s'; check data_dir", m->c.data_dir);
+done:
+    return st->code;
+}
+
+/* Says why data_dir has none of the usual files. */
+static rd_code no_usual_name(const rd_images *m, const char *what, int n_dim, rd_status *st)
+{
+    char npz[RD_PATH_BYTES];
+    struct stat sb;
+    const char *dir = m->c.data_dir, *set = rd_images_train_like(m) ? "train" : "t10k";
+    if (stat(dir, &sb) != 0)
+        return rd_fail(st, RD_EDATA, "there is no folder '%s'; check data_dir", dir);
+    if (!S_ISDIR(sb.st_mode))
+        return rd_fail(st, RD_EDATA,
+                       "'%s' is a file, but dataset idx reads a folder; an .npz file needs --set "
+                       "dataset=npz_images",
+                       dir);
+    RD_TRY(rd_images_path(m, "mnist.npz", npz, st));
     return rd_fail(
         st, RD_EDATA,
         "'%s' has no %s-%s-idx%d-ubyte(.gz), nor %s-%s.idx%d-ubyte(.gz); check data_dir, or name "
-        "the file with %s",
-        m->c.data_dir, set, what, n_dim, set, what, n_dim,
-        rd_images_train_like(m) ? "train_data" : "eval_data");
+        "the file with %s%s",
+        dir, set, what, n_dim, set, what, n_dim,
+        rd_images_train_like(m) ? "train_data" : "eval_data",
+        access(npz, F_OK) == 0 ? "; for its mnist.npz --set dataset=npz_images" : "");
+done:
+    return st->code;
+}
+
+/* Folders below data_dir in which torchvision and Keras leave the files. */
+static const char *const below_root[] = {"raw/",        "MNIST/raw/",     "FashionMNIST/raw/",
+                                         "KMNIST/raw/", "fashion-mnist/", NULL};
+
+/* Finds the folder with the images: data_dir itself, or one below it, as "MNIST/raw/". RD_EDATA:
+ * there is none, or there are two. */
+static rd_code usual_folder(const rd_images *m, char images[RD_PATH_BYTES], const char **below,
+                            rd_status *st)
+{
+    char other[RD_PATH_BYTES];
+    bool found;
+    *below = "";
+    RD_TRY(usual_name(m, "", "images", 3, images, &found, st));
+    if (found) return RD_OK;
+    *below = NULL;
+    for (int i = 0; below_root[i]; i++) {
+        RD_TRY(usual_name(m, below_root[i], "images", 3, *below ? other : images, &found, st));
+        if (found && *below)
+            return rd_fail(st, RD_EDATA, "'%s' has images in both %s and %s; set data_dir to one",
+                           m->c.data_dir, *below, below_root[i]);
+        if (found) *below = below_root[i];
+    }
+    if (!*below) (void)no_usual_name(m, "images", 3, st);
 done:
     return st->code;
 }
@@ -173,16 +221,19 @@ static rd_code find_files(const rd_images *m, char images[RD_PATH_BYTES],
 {
     const idx_keys *keys = m->own;
     const char *given = rd_images_given(m), *given_labels = rd_images_labels_given(m, keys->labels);
+    const char *below = "";
+    bool found = true;
     if (given)
         RD_TRY(rd_images_path(m, given, images, st));
     else
-        RD_TRY(usual_name(m, "images", 3, images, st));
+        RD_TRY(usual_folder(m, images, &below, st));
     if (given_labels)
         RD_TRY(rd_images_path(m, given_labels, labels, st));
     else if (given)
         RD_TRY(labels_beside(images, labels, st));
     else
-        RD_TRY(usual_name(m, "labels", 1, labels, st));
+        RD_TRY(usual_name(m, below, "labels", 1, labels, &found, st));
+    if (!found) (void)no_usual_name(m, "labels", 1, st);
 done:
     return st->code;
 }

@@ -5,6 +5,7 @@
 #include "../images_impl.h"
 #include "rd/npz.h"
 #include <inttypes.h>
+#include <sys/stat.h>
 
 enum { DEFAULT_CLASSES = 10 };
 
@@ -90,7 +91,10 @@ static rd_code npz_images_load(rd_images *m, rd_status *st)
     char path[RD_PATH_BYTES];
     const char *given = rd_images_given(m);
     rd_npz *z = NULL;
-    RD_TRY(rd_images_path(m, given ? given : "mnist.npz", path, st));
+    struct stat sb;
+    const bool file = !given && m->c.data_dir && stat(m->c.data_dir, &sb) == 0 &&
+                      S_ISREG(sb.st_mode); /* data_dir is the .npz itself */
+    RD_TRY(rd_images_path(m, given ? given : file ? "" : "mnist.npz", path, st));
     if (rd_npz_new(path, &z, st) == RD_ECKPT) { /* that reader takes any archive for a checkpoint */
         st->code = RD_EDATA;
         goto done;

@@ -37,7 +37,8 @@ enum {
 
 static const rd_option options[] = {
     RD_OPT_STRING(T, src_vocab_file, src_vocab_file, NULL,
-                  "source vocabulary: one word a line; a TAB and what follows it are ignored",
+                  "source vocabulary: one word a line; a TAB and what follows it are ignored. "
+                  "run_dist_make_vocab makes it from text",
                   RD_REQUIRED(ALL_MODES)),
     RD_OPT_STRING(T, tgt_vocab_file, tgt_vocab_file, NULL,
                   "target vocabulary; may be the same file", RD_REQUIRED(ALL_MODES)),
@@ -165,10 +166,11 @@ static rd_code read_config(parallel_text *t, const rd_dataset_args *a, rd_status
     const char *const vocab_file[2] = {t->c.src_vocab_file, t->c.tgt_vocab_file};
     for (int s = 0; s < 2; s++) {
         if (!vocab_file[s] || !vocab_file[s][0])
-            return rd_fail(st, RD_EUSAGE,
-                           "%s key '%s_vocab_file': the %s vocabulary; give it in the config",
-                           vocab_file[s] ? "empty" : "missing", s == 0 ? "src" : "tgt",
-                           side_name[s]);
+            return rd_fail(
+                st, RD_EUSAGE,
+                "%s key '%s_vocab_file': the %s vocabulary, which run_dist_make_vocab makes "
+                "from text; give it in the config",
+                vocab_file[s] ? "empty" : "missing", s == 0 ? "src" : "tgt", side_name[s]);
         if (s == 0) snprintf(t->vocab_name, sizeof t->vocab_name, "%s", vocab_file[s]);
         if (s == 1 && t->no_target) continue;
         const char *f = t->c.file[a->split][s];
