@@ -6,12 +6,14 @@
  * has ended, or the launching host is gone), and after 90 seconds at the latest.
  *
  *   request                                               answer
- *   {"ask": "facts", "args": "-np 4 ..", "ports": [..]}   facts, with token and ports of a server
+ *   {"ask": "facts", "args": "-np 4 ..",                  facts, with token and ports of a server
+ *    "environment": {..}, "ports": [..]}
  *   {"ask": "time"}                                       {"wall_s": ..}
  *   {"ask": "call", "targets": [..], "deadline_s": ..}    {"results": [..]}, see doc_calls_json
  *   {"ask": "sweep", "job": j}                            {"ended": n}
  *
- * "args" are words of mpirun's line. "sweep" kills n processes: those of this user whose
+ * "args" are words of mpirun's line, "environment" are the settings in mpirun's environment, which
+ * its ranks get. "sweep" kills n processes: those of this user whose
  * environment or command line contains j. */
 #include "doctor_impl.h"
 #include "rd/clock.h"
@@ -83,7 +85,9 @@ static json_t *agent_facts(const json_t *ask, const char *versions, doc_server *
     size_t i;
     json_t *p;
     rd_status st = {0};
-    json_t *o = doc_facts(versions, doc_mca_new(doc_text(ask, "args")), true),
+    json_t *o = doc_facts(versions,
+                          doc_mca_with(json_object_get(ask, "environment"), doc_text(ask, "args")),
+                          true),
            *listens = json_array();
     json_array_foreach(json_object_get(ask, "ports"), i, p)
     {

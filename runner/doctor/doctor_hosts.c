@@ -27,6 +27,7 @@ typedef struct exam {
     int n_ssh;
     char **line; /* [n_line]: words of the mpirun line; owned */
     int n_line;
+    bool started; /* mpirun was started */
     doc_report report;
 } exam;
 
@@ -160,8 +161,9 @@ static json_t *facts_request(exam *e)
             json_array_append_new(ports, json_integer(first + (last - first) / 2));
     }
     json_decref(mca);
-    return json_pack("{s:s, s:s, s:o}", "ask", "facts", "args",
-                     e->cli->mpirun_args ? e->cli->mpirun_args : "", "ports", ports);
+    return json_pack("{s:s, s:s, s:o, s:o}", "ask", "facts", "args",
+                     e->cli->mpirun_args ? e->cli->mpirun_args : "", "environment",
+                     doc_mca_environment(), "ports", ports);
 }
 
 /* Checks what the login of one host printed, and that it finds mpirun's daemon. */
@@ -260,6 +262,7 @@ static void examine_hosts(exam *e)
     if (json_array_size(e->facts) == 0) return;
     doc_check_program(&e->report, e->facts);
     doc_check_names(&e->report, e->facts);
+    doc_check_btl(&e->report, e->facts);
     doc_check_interfaces(&e->report, e->facts);
     doc_check_addresses(&e->report, e->facts);
     doc_check_space(&e->report, e->facts);
@@ -313,42 +316,104 @@ done:
     return st->code;
 }
 
-/* Joins the last lines of a text into one, without rulers and blank space. */
-static void text_tail(const char *text, char out[600])
+/* Returns whether the line is a ruler of dashes. */
+static bool is_ruler(const char *line, size_t n)
 {
-    const size_t n = strlen(text), most = 560;
-    size_t k = 0;
-    out[0] = '\0';
-    for (const char *s = text + (n > most ? n - most : 0); *s && k < 598; s++) {
-        const bool blank = *s == '\n' || *s == ' ' || *s == '-';
-        if (blank && (k == 0 || out[k - 1] == ' ')) continue;
-        out[k++] = blank && *s != '-'                                      ? ' '
-                   : (unsigned char)*s < 0x20 || (unsigned char)*s >= 0x7f ? '?'
-                                                                           : *s;
+    size_t dashes = 0;
+    while (dashes < n && line[dashes] == '-') dashes++;
+    return n > 0 && dashes == n;
+}
+
+/* Returns the text of the first block between rulers that is no mere warning; the whole text if
+ * there is none. */
+static const char *first_block(const char *text)
+{
+    static const char *const ruler = "----------\n";
+    for (const char *s = strstr(text, ruler); s; s = strstr(s, ruler)) {
+        s += strlen(ruler);
+        const bool closes = *s == '-' || !*s;
+        if (!closes && strncmp(s, "WARNING", 7) != 0 && strncmp(s, "By default", 10) != 0 &&
+            strstr(s, ruler))
+            return s;
     }
-    out[k] = '\0';
+    return text;
+}
+
+/* Copies the whole sentences with which a text begins, up to a ruler, as one line. A blank line
+ * ends a sentence, too. Without a sentence that fits, the copy ends between two words. marked: also
+ * takes a line that begins with "[host:pid]", and no more than one. */
+static void whole_sentences(const char *text, bool marked, char *out, size_t cap)
+{
+    size_t k = 0, whole = 0, word = 0;
+    for (const char *s = text; *s && k + 2 < cap;) {
+        const size_t n = strcspn(s, "\n");
+        if (marked && k > 0) { /* such lines repeat each other */
+            whole = k;
+            break;
+        }
+        const bool left_out = is_ruler(s, n) || (*s == '[' && !marked);
+        if (is_ruler(s, n) && k > 0) {
+            if (whole == 0) whole = k;
+            break;
+        }
+        if (n == 0 && k > 0) whole = k;
+        for (size_t i = 0; i <= n && !left_out && k + 2 < cap; i++) {
+            const unsigned char c = i < n ? (unsigned char)s[i] : ' ';
+            if (c == ' ' && (k == 0 || out[k - 1] == ' ')) continue;
+            if (c == ' ' && strchr(".!?", out[k - 1])) whole = k;
+            if (c == ' ') word = k;
+            out[k++] = (char)(c < 0x20 || c >= 0x7f ? '?' : c);
+        }
+        s += n + (s[n] == '\n');
+        if (!*s && k + 2 < cap) whole = k;
+    }
+    out[whole > 0 ? whole : word] = '\0';
+    if (whole == 0 && word > 0 && word + 5 < cap) strcpy(out + word, " ...");
+    for (k = strlen(out); k > 0 && out[k - 1] == ' ';) out[--k] = '\0';
+}
+
+/* Writes what the program or MPI gave as the reason why a job ended, in whole sentences. */
+void doc_complaint(const char *text, char out[600])
+{
+    static const char *const ours = "run_dist: error: ";
+    const char *own = strstr(text, ours);
+    if (!own) {
+        whole_sentences(first_block(text), false, out, 600);
+        if (!*out) whole_sentences(text, true, out, 600);
+        return;
+    }
+    own += strlen(ours);
+    (void)snprintf(out, 600, "%.*s", (int)strcspn(own, "\n"), own);
 }
 
 /* Adds a failure: why the job gave no report. */
 static void job_failed(exam *e, const doc_child *c, bool in_time)
 {
     const char *complaint = rd_strbuf_str(&c->err_text);
-    char tail[600];
-    text_tail(complaint, tail);
+    const bool clean = e->report.n[DOC_WARN] + e->report.n[DOC_FAIL] == 0;
+    char said[600];
+    rd_strbuf remedy = {0};
+    doc_complaint(complaint, said);
+    rd_strbuf_printf(&remedy, "%s%s", clean ? "" : "see the checks above; ",
+                     in_time ? "" : "mpirun's settings may hide a cause; ");
+    rd_strbuf_puts(&remedy, "try the line by hand: ");
+    doc_line_text(e->line, e->n_line, &remedy);
+    rd_strbuf_puts(&remedy, " run_dist --mode=doctor");
     if (!in_time)
-        doc_add(&e->report, DOC_FAIL, "job",
-                "see the checks above; mpirun's settings may hide one of the causes",
+        doc_add(&e->report, DOC_FAIL, "job", rd_strbuf_str(&remedy),
                 "mpirun's job did not answer within %.0f s and was "
                 "ended%s%s",
-                job_s, *tail ? ": " : "", tail);
+                job_s, *said ? ": " : "", said);
     else if (strstr(complaint, "not enough slots"))
         doc_add(&e->report, DOC_FAIL, "slots", "use more slots or hosts, or a smaller -np",
-                "mpirun finds not enough slots: %.300s", tail);
+                "mpirun finds not enough slots: %.300s", said);
     else
-        doc_add(&e->report, DOC_FAIL, "job", "see the checks above, and try the line by hand",
-                "mpirun's job ended with %s %d before it could report: %s",
+        doc_add(&e->report, DOC_FAIL, "job", rd_strbuf_str(&remedy),
+                "mpirun's job ended with %s %d before it could report%s%s",
                 WIFSIGNALED(c->status) ? "signal" : "status",
-                WIFSIGNALED(c->status) ? WTERMSIG(c->status) : WEXITSTATUS(c->status), tail);
+                WIFSIGNALED(c->status) ? WTERMSIG(c->status) : WEXITSTATUS(c->status),
+                *said ? ": " : ", and printed nothing", said);
+    rd_strbuf_release(&remedy);
 }
 
 /* Runs the job and merges its report. If it hung, the agents kill its processes on all hosts. */
@@ -365,6 +430,7 @@ static void run_job(exam *e)
         doc_add(&e->report, DOC_FAIL, "job", NULL, "%s", own.msg);
         goto done;
     }
+    e->started = true;
     doc_children_poll(&one, 1, hosts_deadline(job_s), child_ended, &c);
     const bool in_time = c.ended;
     if (!c.ended) doc_child_end(&c);
@@ -429,7 +495,10 @@ rd_code rd_doctor_hosts(const rd_cli *cli, rd_status *st)
         if (json_array_size(e.ranks) > 0) doc_print_ranks(e.ranks, stdout);
         if (json_array_size(e.ranks) > 0) (void)puts("");
         doc_print_checks(&e.report, stdout);
-        if (!e.ranks) (void)puts("the job itself was not started: fix the failures above first");
+        if (!e.started)
+            (void)puts("the job itself was not started: fix the failures above first");
+        else if (!e.ranks)
+            (void)puts("the job itself was started, and ended without a report of its ranks");
         doc_print_verdict(&e.report, stdout);
     }
     (void)fflush(stdout);

@@ -66,6 +66,14 @@ double doc_number(const json_t *o, const char *key);
  * NULL: out of memory. */
 json_t *doc_mca_new(const char *args);
 
+/* Returns the settings of this process's environment alone. The caller owns the result; NULL: out of
+ * memory. */
+json_t *doc_mca_environment(void);
+
+/* The same as doc_mca_new, with the environment of another process, such as mpirun's, which takes
+ * precedence over that of this one. environment: NULL is empty. */
+json_t *doc_mca_with(const json_t *environment, const char *args);
+
 /* Returns the value of a setting, NULL: not set. Borrowed from mca. */
 const char *doc_mca(const json_t *mca, const char *name);
 
@@ -117,6 +125,11 @@ bool doc_is_bridge(const char *name);
 
 void doc_check_interfaces(doc_report *r, const json_t *hosts);
 void doc_check_addresses(doc_report *r, const json_t *hosts);
+
+/* ---- doctor_btl.c ---- */
+
+/* Checks that the list `btl` leaves ways by which the ranks reach each other. */
+void doc_check_btl(doc_report *r, const json_t *hosts);
 
 /* ---- doctor_rules.c: rules for everything else ----
  * hosts is an array of facts, ranks an array of rows for the table of ranks. */
@@ -244,6 +257,12 @@ rd_code doc_line(const doc_hosts *h, int ssh_port, const char *args, const char 
 
 /* Appends the words as a user would type them, with quotes where a shell needs them. */
 void doc_line_text(char *const *words, int n, rd_strbuf *out);
+
+/* ---- doctor_hosts.c ---- */
+
+/* Writes the reason for the end of a job from what it printed: the program's own error, else the
+ * first whole sentences of MPI's text. */
+void doc_complaint(const char *text, char out[600]);
 
 /* ---- doctor_data.c ---- */
 

@@ -90,10 +90,26 @@ static void read_settings_args(json_t *mca, const char *args)
     doc_words_free(w, n);
 }
 
+json_t *doc_mca_environment(void)
+{
+    char name[128];
+    json_t *mca = json_object();
+    for (int i = 0; mca && known_settings[i]; i++) {
+        (void)snprintf(name, sizeof name, "OMPI_MCA_%s", known_settings[i]);
+        if (getenv(name)) store_setting(mca, known_settings[i], getenv(name), "environment");
+    }
+    return mca;
+}
+
 json_t *doc_mca_new(const char *args)
 {
+    return doc_mca_with(NULL, args);
+}
+
+json_t *doc_mca_with(const json_t *environment, const char *args)
+{
     static const char *const folders[] = {"OPAL_PREFIX", "MPI_HOME"};
-    char path[4200], name[128];
+    char path[4200];
     json_t *mca = json_object();
     if (!mca) return NULL;
     read_settings_file(mca, "/etc/openmpi/openmpi-mca-params.conf");
@@ -107,10 +123,10 @@ json_t *doc_mca_new(const char *args)
         (void)snprintf(path, sizeof path, "%.4096s/.openmpi/mca-params.conf", getenv("HOME"));
         read_settings_file(mca, path);
     }
-    for (int i = 0; known_settings[i]; i++) {
-        (void)snprintf(name, sizeof name, "OMPI_MCA_%s", known_settings[i]);
-        if (getenv(name)) store_setting(mca, known_settings[i], getenv(name), "environment");
-    }
+    json_t *own = doc_mca_environment();
+    (void)json_object_update(mca, own);
+    (void)json_object_update(mca, (json_t *)(uintptr_t)environment);
+    json_decref(own);
     if (args) read_settings_args(mca, args);
     return mca;
 }

@@ -77,19 +77,37 @@ static void warn_of_bridges(const json_t *hosts, rd_strbuf *warnings)
     }
 }
 
+/* Adds a warning if MPI will end the ranks because of `btl`. MPI decides, since hardware that the
+ * doctor does not know may help. */
+static void warn_of_btl(const json_t *hosts, rd_strbuf *warnings)
+{
+    doc_report r = {0};
+    rd_status own = {0};
+    const json_t *c;
+    if (doc_report_init(&r, &own) != RD_OK) return;
+    doc_check_btl(&r, hosts);
+    c = json_array_get(r.checks, 0);
+    if (r.n[DOC_FAIL] > 0)
+        rd_strbuf_printf(warnings, "%s; %s\n", doc_text(c, "text"), doc_text(c, "remedy"));
+    doc_report_release(&r);
+}
+
 rd_code rd_doctor_before_mpi(rd_strbuf *warnings, rd_status *st)
 {
     doc_report r = {0};
     size_t i;
     json_t *c;
-    if (launched_ranks() < 2 || !several_hosts()) return st->code;
+    if (launched_ranks() < 2) return st->code;
+    const bool several = several_hosts();
     char host[128] = "localhost";
     (void)gethostname(host, sizeof host - 1);
-    json_t *hosts = json_pack("[{s:s, s:s, s:o, s:o, s:b}]", "host", host, "listed", host, "nets",
-                              doc_interfaces(), "mca", doc_mca_new(NULL), "others", 1);
+    json_t *hosts = json_pack("[{s:s, s:s, s:s, s:i, s:o, s:o, s:b}]", "host", host, "listed", host,
+                              "mpi", rd_comm_library_version(), "ranks", local_ranks(), "nets",
+                              doc_interfaces(), "mca", doc_mca_new(NULL), "others", several);
     if (doc_report_init(&r, st) != RD_OK || !hosts) goto done;
-    doc_check_interfaces(&r, hosts);
-    if (launcher_rank(true) == 0) warn_of_bridges(hosts, warnings);
+    if (launcher_rank(false) == 0) warn_of_btl(hosts, warnings);
+    if (several) doc_check_interfaces(&r, hosts);
+    if (several && launcher_rank(true) == 0) warn_of_bridges(hosts, warnings);
     json_array_foreach(r.checks, i, c)
     {
         if (strcmp(doc_text(c, "level"), "failure") == 0)

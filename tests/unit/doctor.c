@@ -167,6 +167,59 @@ static void orphan(json_t *h)
                                   720.0));
 }
 
+/* Lists of btl: one host with two ranks, or two hosts. */
+#define BTL(name, list, hosts)                     \
+    static void name(json_t *h)                    \
+    {                                              \
+        if ((hosts) == 1) json_array_remove(h, 1); \
+        set_mca(h, "btl", list);                   \
+    }
+BTL(btl_openib_one, "openib,self", 1)
+BTL(btl_openib_two, "openib,self", 2)
+BTL(btl_vader_one, "self,vader", 1)
+BTL(btl_vader_two, "self,vader", 2)
+BTL(btl_tcp_one, "tcp,self", 1)
+BTL(btl_all_two, "tcp,vader,self", 2)
+BTL(btl_no_self, "vader,tcp", 1)
+BTL(btl_self_alone, "self", 1)
+BTL(btl_sm, "self,sm,tcp", 1)
+BTL(btl_twice, "^openib,^tcp", 1)
+BTL(btl_inside, "tcp,^vader,self", 1)
+BTL(btl_unknown, "self,vader,tcp,nosuch", 2)
+BTL(btl_special, "self,ofi", 2)
+BTL(btl_empty, "", 2)
+BTL(btl_not_openib, "^openib", 2)
+BTL(btl_not_tcp_one, "^tcp", 1)
+BTL(btl_not_tcp_two, "^openib,tcp", 2)
+BTL(btl_not_self, "^self", 1)
+BTL(btl_not_vader, "^vader", 1)
+BTL(btl_not_both, "^vader,tcp", 1)
+static void btl_sm_five(json_t *h)
+{
+    btl_sm(h);
+    json_object_set_new(json_array_get(h, 0), "mpi", json_string("Open MPI 5.0.3"));
+}
+static void btl_one_rank(json_t *h)
+{
+    btl_self_alone(h);
+    json_object_set_new(json_array_get(h, 0), "ranks", json_integer(1));
+}
+static void btl_ucx(json_t *h)
+{
+    btl_openib_two(h);
+    set_mca(h, "pml", "ucx");
+}
+static void btl_ob1(json_t *h)
+{
+    btl_openib_two(h);
+    set_mca(h, "pml", "ob1");
+}
+static void btl_in_file(json_t *h)
+{
+    json_object_set_new(json_object_get(json_array_get(h, 1), "mca"), "btl",
+                        json_pack("{s:s, s:s}", "value", "self", "source", "/home/a/mca.conf"));
+}
+
 static struct row {
     const char *name;
     void (*change)(json_t *hosts);
@@ -196,6 +249,36 @@ static struct row {
      "the interface ib0 of btl_tcp_if_include is missing on node8"},
     {"a network on no host", wrong_network, doc_check_interfaces, 0, 0, 2,
      "the network 192.168.0.0/16 of btl_tcp_if_include is missing on node7"},
+    {"btl not set", no_change, doc_check_btl, 1, 0, 0, "not set"},
+    {"btl empty", btl_empty, doc_check_btl, 1, 0, 0, "not set"},
+    {"openib,self on a host", btl_openib_one, doc_check_btl, 0, 0, 1,
+     "btl is 'openib,self' on node7 (test): ranks of a host need vader (or tcp)"},
+    {"openib,self on two", btl_openib_two, doc_check_btl, 0, 0, 1,
+     "ranks of several hosts need tcp"},
+    {"openib,self with ob1", btl_ob1, doc_check_btl, 0, 0, 1, "ranks of several hosts need tcp"},
+    {"openib,self with ucx", btl_ucx, doc_check_btl, 1, 0, 0,
+     "has no effect: pml ucx sends the messages"},
+    {"self,vader on a host", btl_vader_one, doc_check_btl, 1, 0, 0, "'self,vader' leaves what"},
+    {"self,vader on two", btl_vader_two, doc_check_btl, 0, 0, 1, "ranks of several hosts need tcp"},
+    {"tcp,self on a host", btl_tcp_one, doc_check_btl, 0, 1, 0, "slower than vader"},
+    {"tcp,vader,self", btl_all_two, doc_check_btl, 1, 0, 0, "leaves what the ranks need"},
+    {"btl without self", btl_no_self, doc_check_btl, 0, 0, 1, "every rank needs self in it"},
+    {"self alone", btl_self_alone, doc_check_btl, 0, 0, 1, "ranks of a host need vader (or tcp)"},
+    {"self alone for a rank", btl_one_rank, doc_check_btl, 1, 0, 0, "leaves what the ranks need"},
+    {"sm in Open MPI 4", btl_sm, doc_check_btl, 0, 0, 1, "sm, which is called vader there"},
+    {"sm in Open MPI 5", btl_sm_five, doc_check_btl, 1, 0, 0, "leaves what the ranks need"},
+    {"two signs", btl_twice, doc_check_btl, 0, 0, 1, "one '^' only, in front of the whole list"},
+    {"a sign inside", btl_inside, doc_check_btl, 0, 0, 1, "one '^' only"},
+    {"an unknown btl", btl_unknown, doc_check_btl, 0, 1, 0, "lacks a name of the list"},
+    {"other hardware", btl_special, doc_check_btl, 1, 0, 0, "leaves what the ranks need"},
+    {"^openib", btl_not_openib, doc_check_btl, 1, 0, 0, "'^openib' leaves what the ranks need"},
+    {"^tcp on a host", btl_not_tcp_one, doc_check_btl, 1, 0, 0, "leaves what the ranks need"},
+    {"^openib,tcp on two", btl_not_tcp_two, doc_check_btl, 0, 0, 1, "several hosts need tcp"},
+    {"^self", btl_not_self, doc_check_btl, 0, 1, 0, "it leaves out self"},
+    {"^vader", btl_not_vader, doc_check_btl, 0, 1, 0, "slower than vader"},
+    {"^vader,tcp", btl_not_both, doc_check_btl, 0, 0, 1, "ranks of a host need vader (or tcp)"},
+    {"btl in a file of one host", btl_in_file, doc_check_btl, 0, 0, 1,
+     "remove btl from /home/a/mca.conf"},
     {"one program", no_change, doc_check_program, 2, 0, 0, "the same everywhere"},
     {"another program", other_program, doc_check_program, 0, 0, 1,
      "the program file differs: node8 has '6 bytes', node7 has '5 bytes'"},
@@ -427,6 +510,66 @@ static void test_settings(void **state)
     mca = doc_mca_new(NULL);
     assert_false(doc_mca_ports(mca, "btl_tcp", &first, &last));
     json_decref(mca);
+    /* The environment of mpirun counts more than that of a login, its line more than both. */
+    assert_int_equal(setenv("OMPI_MCA_btl", "tcp", 1), 0);
+    json_t *launcher = json_pack("{s:{s:s, s:s}}", "btl", "value", "vader", "source",
+                                 "environment");
+    json_t *here = doc_mca_environment(), *there = doc_mca_with(launcher, ""),
+           *line = doc_mca_with(launcher, "-mca btl self");
+    assert_string_equal(doc_mca(here, "btl"), "tcp");
+    assert_string_equal(doc_mca(there, "btl"), "vader");
+    assert_string_equal(doc_mca_source(there, "btl"), "environment");
+    assert_string_equal(doc_mca(line, "btl"), "self");
+    assert_string_equal(doc_mca_source(line, "btl"), "mpirun's line");
+    assert_int_equal(unsetenv("OMPI_MCA_btl"), 0);
+    json_decref(launcher);
+    json_decref(here);
+    json_decref(there);
+    json_decref(line);
+}
+
+#define RULER "----------------------------------------\n"
+/* What a job printed, and the reason in it. */
+static void test_complaint(void **state)
+{
+    static const struct {
+        const char *text, *said;
+    } complaints[] = {
+        {"", ""},
+        {RULER, ""},
+        {RULER "At least one pair of ranks\nis apart.  No device\ncan help.\n\n  Process 1 is on "
+               "a\n" RULER "MPI_INIT has failed.\n" RULER "[a:1] *** Error\n",
+         "At least one pair of ranks is apart. No device can help."},
+        {RULER "a name without a stop\n" RULER "More.\n", "a name without a stop"},
+        {RULER "WARNING: a device is odd.\n" RULER RULER "By default, ports are off.\n" RULER RULER
+               "The job is too large.\n" RULER,
+         "The job is too large."},
+        {RULER "WARNING: a device is odd.\n" RULER, "WARNING: a device is odd."},
+        {RULER "It failed.\n" RULER "run_dist: error: no memory; use less\nmore\n",
+         "no memory; use less"},
+        {"[a:1] [[1,0],0] ORTE_ERROR_LOG: Out of resource in file x.c\n[a:1] again\n",
+         "[a:1] [[1,0],0] ORTE_ERROR_LOG: Out of resource in file x.c"},
+        {"a bell \a.\n", "a bell ?."},
+    };
+    char said[600], text[3000], expected[600];
+    (void)state;
+    for (int i = 0; i < COUNT(complaints); i++) {
+        doc_complaint(complaints[i].text, said);
+        assert_string_equal(said, complaints[i].said);
+    }
+    /* 30 sentences of 30 characters: 19 of them fit. */
+    text[0] = expected[0] = '\0';
+    for (int i = 0; i < 30; i++) strcat(text, "This sentence has 30 letters.\n");
+    for (int i = 0; i < 19; i++)
+        strcat(strcat(expected, i ? " " : ""), "This sentence has 30 letters.");
+    doc_complaint(text, said);
+    assert_string_equal(said, expected);
+    /* No sentence ends in time: the cut is between two words. */
+    text[0] = '\0';
+    for (int i = 0; i < 300; i++) strcat(text, "word ");
+    doc_complaint(text, said);
+    assert_true(strlen(said) > 500 && strlen(said) < 600);
+    assert_string_equal(said + strlen(said) - 9, " word ...");
 }
 
 /* Calls to a server, to a port where none is, to a server with another token; and a stream. */
@@ -465,4 +608,4 @@ static void test_program_id(void **state)
 
 RD_TESTS("doctor", TEST_ROWS(check_row, rows), TEST(test_links), TEST(test_cpus),
          TEST(test_host_lists), TEST(test_host_file), TEST(test_line), TEST(test_settings),
-         TEST(test_sockets), TEST(test_program_id))
+         TEST(test_complaint), TEST(test_sockets), TEST(test_program_id))
