@@ -8,8 +8,8 @@
 #include <string.h>
 
 typedef struct btl_list {
-    bool exclusive; /* it begins with "^" */
-    bool twice;     /* there is another "^", which Open MPI refuses */
+    bool exclusive;                  /* it begins with "^" */
+    bool twice;                      /* there is another "^", which Open MPI refuses */
     bool self, shared, tcp, special; /* what MPI may use; special: hardware with its own network */
     bool old_sm;                     /* "sm" in a list for Open MPI 4 */
     char unknown[64];                /* a name that Open MPI does not have; "": none */

@@ -120,9 +120,10 @@ static rd_code create_file(run_trace *t, rd_status *st)
                        "cannot write --trace '%.512s': %s; name a file in a folder that exists",
                        t->path, strerror(errno));
     rd_strbuf_printf(&b,
-                     "[\n{\"name\":\"run_dist\",\"ph\":\"M\",\"pid\":0,\"args\":{\"ranks\":%d,"
-                     "\"hosts\":%d,\"model\":\"%s\"}}",
-                     t->run->world->size, t->run->world->n_hosts, t->run->config.model);
+                     "[\n{\"name\":\"process_labels\",\"ph\":\"M\",\"pid\":0,\"args\":{\"labels\":"
+                     "\"run_dist, model %s, %d rank%s on %d host%s\"}}",
+                     t->run->model->name, t->run->world->size, RD_S(t->run->world->size),
+                     t->run->world->n_hosts, RD_S(t->run->world->n_hosts));
     if (add_lines(t, &b, true, &own) != RD_OK)
         rd_fail(st, RD_EENV,
                 "cannot write --trace '%.512s': %s; free space there, or leave the flag out",

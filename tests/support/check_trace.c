@@ -3,6 +3,7 @@
  *     check_trace FILE RANKS STEPS [ops] [SLACK_US]
  *
  * A valid trace has these properties:
+ *   - Metadata events have names that the format defines.
  *   - The file is a JSON array. Every rank has a named row and STEPS steps.
  *   - Of two spans in a row, one contains the other, or they do not overlap.
  *   - Every step has input, forward, backward, wait and update in this order. With `ops` there are
@@ -52,6 +53,24 @@ static int by_row(const void *a, const void *b)
     if (x->end < y->end || x->end > y->end) return x->end > y->end ? -1 : 1;
     /* If both are equally long, the outer span is written after the inner one. */
     return x->order < y->order ? 1 : -1;
+}
+
+/* Checks a metadata event. The trace event format defines these names, each with one argument, and
+ * viewers skip all others. */
+static void check_metadata(const json_t *o, size_t i, const char *name)
+{
+    static const char *const defined[][2] = {{"process_name", "name"},
+                                             {"process_labels", "labels"},
+                                             {"process_sort_index", "sort_index"},
+                                             {"thread_name", "name"},
+                                             {"thread_sort_index", "sort_index"}};
+    const json_t *args = json_object_get(o, "args");
+    size_t k = 0;
+    while (k < 5 && strcmp(defined[k][0], name) != 0) k++;
+    if (k == 5)
+        wrong("event %zu: the format has no metadata '%s'", i, name);
+    else if (json_object_size(args) != 1 || !json_object_get(args, defined[k][1]))
+        wrong("event %zu: '%s' needs the argument '%s' alone", i, name, defined[k][1]);
 }
 
 /* Checks the spans of one row with a stack of the spans that contain the current one. */
@@ -126,7 +145,10 @@ int main(int argc, char **argv)
         const int pid = (int)json_integer_value(json_object_get(o, "pid"));
         if (!name || !ph || pid < 0 || pid >= ranks) {
             wrong("event %zu: no name, no ph, or of rank %d", i, pid);
-        } else if (strcmp(name, "process_name") == 0) {
+            continue;
+        }
+        if (strcmp(ph, "M") == 0) check_metadata(o, i, name);
+        if (strcmp(name, "process_name") == 0) {
             char want[32];
             (void)snprintf(want, sizeof want, "rank %d (", pid);
             const char *text =
