@@ -1,7 +1,8 @@
 /* log.h -- what a person reads: stdout, stderr and, on rank 0, run.log.
  *
  * Each line is one write call, so lines of several ranks do not mix. Ranks other than 0 print only
- * warnings and errors, with "[rank r, host] " in front. A terminal or pipe that accepts nothing for
+ * warnings and errors, with "[rank r, host] " in front. Characters that may not be shown are
+ * escaped (printable.h), the newline too: a message is one line. A terminal or pipe that accepts nothing for
  * ten seconds does not block the run: lines are left out until it accepts bytes again, and then a
  * line reports how many are missing. */
 #ifndef RD_LOG_H

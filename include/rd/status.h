@@ -49,8 +49,9 @@ typedef struct rd_status {
 #define RD_HERE (__FILE__ ":" RD_STR(__LINE__))
 
 /* Writes the failure to *st, unless *st already holds one. Returns st->code, which is
- * never RD_OK: a code of RD_OK becomes RD_EBUG. A message that is too long is cut between
- * two UTF-8 characters. */
+ * never RD_OK: a code of RD_OK becomes RD_EBUG. Characters that may not be shown are escaped, the
+ * newline too (printable.h): a name in the arguments may hold any bytes. A message that is too long
+ * is cut between two UTF-8 characters. */
 rd_code rd_fail_(rd_status *st, rd_code code, const char *where, const char *fmt, ...)
     RD_PRINTF(4, 5);
 /* Returns code. Shows compilers and analysers that rd_fail_ never returns RD_OK. */
@@ -60,6 +61,12 @@ static inline rd_code rd_failed_(rd_code code)
     return code;
 }
 #define rd_fail(st, code, ...) rd_failed_(rd_fail_((st), (code), RD_HERE, __VA_ARGS__))
+
+/* The same for a message of several lines. The caller escapes the foreign parts of args. */
+rd_code rd_fail_lines_(rd_status *st, rd_code code, const char *where, const char *fmt, ...)
+    RD_PRINTF(4, 5);
+#define rd_fail_lines(st, code, ...) \
+    rd_failed_(rd_fail_lines_((st), (code), RD_HERE, __VA_ARGS__))
 
 /* Writes "text: " in front of the message of a failed status, for callers that know the file or the
  * key. Does nothing to a status without a failure. */

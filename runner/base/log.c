@@ -4,11 +4,15 @@
  * escape sequence that clears it comes first. A mutex separates the watch thread's warnings from
  * the main thread's lines.
  *
+ * What may not be shown is escaped here, once for all messages: a name of the data cannot begin a
+ * line of its own, and an escape sequence in it does not reach the terminal.
+ *
  * Terminals and pipes are opened a second time, without blocking. An mpirun that was asked to stop
  * reads no more, and a rank that waited for it would never save. */
 #include "rd/log.h"
 #include "rd/clock.h"
 #include "rd/file.h"
+#include "rd/printable.h"
 #include "rd/strbuf.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -182,6 +186,17 @@ bool rd_log_is_tty(const rd_log *l)
     return l->tty;
 }
 
+/* Appends a text whose foreign parts are escaped, and escapes all else but newlines. */
+static void log_add_lines(rd_strbuf *b, const char *text)
+{
+    for (const char *s = text; *s;) {
+        const size_t n = strcspn(s, "\n");
+        rd_printable_add(b, s, n);
+        s += n;
+        if (*s == '\n') rd_strbuf_add(b, s++, 1);
+    }
+}
+
 /* Writes one line to the console and to run.log. text: the line without its '\n'. to_err: to
  * stderr, else to the log's stream. l may be NULL: then to stderr alone. */
 static void log_write_line(rd_log *l, bool to_err, const char *text)
@@ -222,7 +237,10 @@ static void log_write_line(rd_log *l, bool to_err, const char *text)
 /* Adds the rank and its host, unless it is rank 0. */
 static void log_add_rank(rd_strbuf *b, const rd_log *l)
 {
-    if (l && l->rank != 0) rd_strbuf_printf(b, "[rank %d, %s] ", l->rank, l->host);
+    if (!l || l->rank == 0) return;
+    rd_strbuf_printf(b, "[rank %d, ", l->rank);
+    rd_printable_add(b, l->host, strlen(l->host));
+    rd_strbuf_puts(b, "] ");
 }
 
 static void log_report(rd_log *l, bool to_err, const char *before, const char *fmt, va_list ap)
@@ -235,11 +253,11 @@ static void log_report(rd_log *l, bool to_err, const char *before, const char *f
     va_copy(again, ap);
     const int n = vsnprintf(text, sizeof text, fmt, ap);
     if (n >= 0 && (size_t)n < sizeof text)
-        rd_strbuf_add(&b, text, (size_t)n);
+        rd_printable_add(&b, text, (size_t)n);
     else if (n >= 0) {
         char *big = malloc((size_t)n + 1);
         if (big) vsnprintf(big, (size_t)n + 1, fmt, again);
-        rd_strbuf_puts(&b, big ? big : text);
+        rd_printable_add(&b, big ? big : text, strlen(big ? big : text));
         free(big);
     }
     va_end(again);
@@ -270,7 +288,7 @@ static void log_add_error(rd_strbuf *b, const rd_log *l, const rd_status *st)
     log_add_rank(b, l);
     rd_strbuf_puts(b, "run_dist: error: ");
     if (elsewhere) rd_strbuf_printf(b, "rank %d: ", st->rank);
-    rd_strbuf_puts(b, st->msg);
+    log_add_lines(b, st->msg); /* rd_fail escapes newlines, so these are the program's own */
 }
 
 void rd_error(rd_log *l, const rd_status *st)
@@ -313,11 +331,12 @@ void rd_live(rd_log *l, const char *fmt, ...)
     if (!fmt)
         log_end_live(l);
     else {
-        char text[1024], line[1100];
+        char raw[1024], text[1024], line[1100];
         va_list ap;
         va_start(ap, fmt);
-        vsnprintf(text, sizeof text, fmt, ap);
+        vsnprintf(raw, sizeof raw, fmt, ap);
         va_end(ap);
+        (void)rd_printable(raw, strlen(raw), false, text, sizeof text);
         struct winsize w = {0};
         const int columns = ioctl(fileno(l->out), TIOCGWINSZ, &w) == 0 && w.ws_col > 1
                                 ? w.ws_col - 1

@@ -1,5 +1,6 @@
 /* status.c -- failures and their messages, see status.h. */
 #include "rd/status.h"
+#include "rd/printable.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,15 +17,36 @@ static void status_cut_at_char(char *s, size_t cap, int wanted)
     s[n] = '\0';
 }
 
-rd_code rd_fail_(rd_status *st, rd_code code, const char *where, const char *fmt, ...)
+static rd_code status_fill(rd_status *st, rd_code code, const char *where, bool lines,
+                           const char *fmt, va_list ap) __attribute__((format(printf, 5, 0)));
+static rd_code status_fill(rd_status *st, rd_code code, const char *where, bool lines,
+                           const char *fmt, va_list ap)
 {
-    if (st->code != RD_OK) return st->code;
+    char raw[RD_MSG_BYTES];
     st->code = code = code == RD_OK ? RD_EBUG : code;
     const char *base = strrchr(where, '/');
     snprintf(st->where, sizeof st->where, "%s", base ? base + 1 : where);
+    status_cut_at_char(raw, sizeof raw, vsnprintf(raw, sizeof raw, fmt, ap));
+    (void)rd_printable(raw, strlen(raw), lines, st->msg, sizeof st->msg);
+    return code;
+}
+
+rd_code rd_fail_(rd_status *st, rd_code code, const char *where, const char *fmt, ...)
+{
+    if (st->code != RD_OK) return st->code;
     va_list ap;
     va_start(ap, fmt);
-    status_cut_at_char(st->msg, sizeof st->msg, vsnprintf(st->msg, sizeof st->msg, fmt, ap));
+    code = status_fill(st, code, where, false, fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+rd_code rd_fail_lines_(rd_status *st, rd_code code, const char *where, const char *fmt, ...)
+{
+    if (st->code != RD_OK) return st->code;
+    va_list ap;
+    va_start(ap, fmt);
+    code = status_fill(st, code, where, true, fmt, ap);
     va_end(ap);
     return code;
 }
@@ -32,14 +54,15 @@ rd_code rd_fail_(rd_status *st, rd_code code, const char *where, const char *fmt
 void rd_status_prefix(rd_status *st, const char *fmt, ...)
 {
     if (st->code == RD_OK) return;
-    char old[RD_MSG_BYTES], head[RD_MSG_BYTES];
+    char old[RD_MSG_BYTES], raw[RD_MSG_BYTES], head[RD_MSG_BYTES];
     memcpy(old, st->msg, sizeof old);
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(head, sizeof head, fmt, ap);
+    vsnprintf(raw, sizeof raw, fmt, ap);
     va_end(ap);
-    status_cut_at_char(st->msg, sizeof st->msg,
-                       snprintf(st->msg, sizeof st->msg, "%.480s: %.540s", head, old));
+    (void)rd_printable(raw, strlen(raw), false, head, sizeof head);
+    status_cut_at_char(raw, sizeof raw, snprintf(raw, sizeof raw, "%.480s: %.540s", head, old));
+    (void)rd_printable(raw, strlen(raw), true, st->msg, sizeof st->msg);
 }
 
 void rd_assert_failed_(const char *where, const char *cond)

@@ -4,6 +4,7 @@
 
 #include "rd/arena.h"
 #include "rd/options.h"
+#include "rd/printable.h"
 
 RD_C_BEGIN
 
@@ -18,9 +19,6 @@ const char *rd_shown(const char *s, char out[RD_SHOWN_BYTES]);
 const char *rd_shown_json(const json_t *v, char out[RD_SHOWN_BYTES]);
 /* Returns out with the fewest digits that read back as x. */
 const char *rd_shown_real(double x, char out[32]);
-bool rd_utf8_valid(const char *s, size_t n);
-/* Returns the number of bytes of the valid character at s; 0: none. */
-size_t rd_utf8_bytes(const char *s, size_t n);
 
 /* ---- json_text.c ---- */
 typedef struct rd_place {

@@ -8,38 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-size_t rd_utf8_bytes(const char *s, size_t n)
-{
-    const unsigned char *u = (const unsigned char *)s;
-    if (n == 0) return 0;
-    if (u[0] < 0x80) return 1;
-    const size_t len = u[0] >= 0xF0 ? 4 : u[0] >= 0xE0 ? 3 : 2;
-    if (u[0] < 0xC2 || u[0] > 0xF4 || n < len) return 0;
-    for (size_t i = 1; i < len; i++)
-        if ((u[i] & 0xC0) != 0x80) return 0;
-    if ((u[0] == 0xE0 && u[1] < 0xA0) || (u[0] == 0xF0 && u[1] < 0x90))
-        return 0; /* an overlong form */
-    if ((u[0] == 0xED && u[1] > 0x9F) || (u[0] == 0xF4 && u[1] > 0x8F))
-        return 0; /* surrogates, past U+10FFFF */
-    return len;
-}
-
-bool rd_utf8_valid(const char *s, size_t n)
-{
-    for (size_t i = 0, len; i < n; i += len)
-        if (!(len = rd_utf8_bytes(s + i, n - i))) return false;
-    return true;
-}
-
 const char *rd_shown_bytes(const char *s, size_t n, char *out, size_t cap)
 {
     size_t used = 0, safe = 0; /* safe: where "..." still fits */
     for (size_t i = 0; i < n;) {
-        size_t len = rd_utf8_bytes(s + i, n - i);
-        const unsigned char u = (unsigned char)s[i];
-        const bool c1 = len == 2 && u == 0xC2 &&
-                        (unsigned char)s[i + 1] < 0xA0; /* U+0080 .. U+009F */
-        const bool bad = len == 0 || u < 0x20 || u == 0x7F || c1;
+        const size_t len = rd_utf8_bytes(s + i, n - i);
+        const bool bad = rd_printable_bytes(s + i, n - i) == 0;
         const char *from = bad ? "?" : s + i;
         const size_t put = bad ? 1 : len;
         if (used + put + 1 > cap) {

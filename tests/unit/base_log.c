@@ -106,16 +106,69 @@ static void say_long(rd_log *l)
     memset(text, 'y', 10000);
     text[10000] = '\0';
     rd_info(l, "%s|", text);
-    rd_info(l, "two\nlines");
+    rd_info(l, "%s", "two\nlines");
 }
 
 static void test_long_line(void **state)
 {
     (void)state;
     with_log(0, true, say_long);
-    assert_int_equal(strlen(got_out), 10000 + 2 + 10);
-    assert_string_equal(got_out + 10000, "|\ntwo\nlines\n");
+    assert_int_equal(strlen(got_out), 10000 + 2 + 11);
+    assert_string_equal(got_out + 10000, "|\ntwo\\nlines\n");
     assert_string_equal(got_out, got_tee);
+}
+
+/* Names that would move the cursor, hide text, or look like a line of the program. */
+static const char forged[] =
+    "a\nrun_dist: error: forged\x1b[2J\xc2\x9b\xe2\x80\xae\xff\t\xc3\xa9.jpg";
+static const char escaped[] =
+    "a\\nrun_dist: error: forged\\u001b[2J\\u009b\\u202e\\xff\\t\xc3\xa9.jpg";
+
+static void say_forged(rd_log *l)
+{
+    rd_status st = {.rank = 0}, lines = {.rank = 0};
+    rd_info(l, "%s", forged);
+    rd_warn(l, "'%s' is damaged", forged);
+    rd_fail(&st, RD_EDATA, "no '%s'", forged);
+    rd_status_prefix(&st, "in '%s'", forged);
+    rd_error(l, &st);
+    rd_fail_lines(&lines, RD_EDATA, "two lines:\nthe second");
+    rd_error(l, &lines);
+}
+
+static void test_forged_lines(void **state)
+{
+    char want[1000];
+    (void)state;
+    with_log(0, true, say_forged);
+    snprintf(want, sizeof want, "%s\n", escaped);
+    assert_string_equal(got_out, want);
+    snprintf(want, sizeof want,
+             "warning: '%s' is damaged\nrun_dist: error: in '%s': no '%s'\n"
+             "run_dist: error: two lines:\nthe second\n",
+             escaped, escaped, escaped);
+    assert_string_equal(got_err, want);
+    assert_memory_equal(got_tee, got_out, strlen(got_out));
+    assert_string_equal(got_tee + strlen(got_out), want);
+}
+
+static void append_forged(rd_log *l)
+{
+    rd_status st = {.rank = 0};
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fclose(f);
+    rd_fail(&st, RD_EDATA, "no '%s'", forged);
+    rd_error_append(l, path, &st);
+}
+
+static void test_forged_append(void **state)
+{
+    char want[1000];
+    (void)state;
+    with_log(3, false, append_forged);
+    snprintf(want, sizeof want, "[rank 3, node7] run_dist: error: no '%s'\n", escaped);
+    assert_string_equal(got_tee, want);
 }
 
 static void test_tee_appends(void **state)
@@ -161,7 +214,7 @@ static void test_live_line(void **state)
     assert_int_equal(rd_log_new(0, "h", tty, &l, &st), RD_OK);
     assert_true(rd_log_is_tty(l));
     assert_int_equal(rd_log_tee(l, path, &st), RD_OK);
-    rd_live(l, "at %d", 1);
+    rd_live(l, "at %d%s", 1, "\x1b[2J\n");
     rd_info(l, "line");
     rd_info(l, "next");
     char wide[400] = "";
@@ -175,7 +228,8 @@ static void test_live_line(void **state)
     char want[1000];
     drain(master, 10000, "\rend\033[K\r\033[K", got_out, sizeof got_out);
     snprintf(want, sizeof want,
-             "\rat 1\033[K\r\033[Kline\nnext\n\r%s\033[K\r\033[K\rend\033[K\r\033[K", wide);
+             "\rat 1\\u001b[2J\\n\033[K\r\033[Kline\nnext\n\r%s\033[K\r\033[K\rend\033[K\r\033[K",
+             wide);
     assert_string_equal(got_out, want);
     fclose(tty);
     close(master);
@@ -299,5 +353,6 @@ static int remove_folder(void **state)
 }
 
 RD_TESTS_WITH("base_log", make_folder, remove_folder, TEST(test_rank0), TEST(test_rank3),
-              TEST(test_long_line), TEST(test_tee_appends), TEST(test_live_line), TEST(test_append),
+              TEST(test_long_line), TEST(test_forged_lines), TEST(test_forged_append),
+              TEST(test_tee_appends), TEST(test_live_line), TEST(test_append),
               TEST(test_stuck_pipe), /* last: hurry is for good */ TEST(test_stuck_terminal))

@@ -1,6 +1,7 @@
 /* gpu_choose.c -- see gpu_choose.h. */
 #include "rd/gpu_choose.h"
 #include "rd/environment.h"
+#include "rd/printable.h"
 #include "rd/strbuf.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,12 +51,19 @@ static int gpus_of(const rd_gpu_seat *seat, int n, int host_index)
     return k;
 }
 
+/* Returns out with a name of another rank, for a message of several lines. */
+static const char *gpu_choose_shown(const char *name, char out[48])
+{
+    return rd_printable(name, strlen(name), false, out, 48);
+}
+
 /* Reports the ranks of the first host that has too many ranks, GPU by GPU. */
 static rd_code gpu_choose_refuse(const rd_gpu_seat *seat, int n, int clash, rd_status *st)
 {
     rd_strbuf b = {0};
     const int host = seat[clash].host_index, gpus = gpus_of(seat, n, host);
     int rows = 0, ranks = 0;
+    char host_name[48], uuid[48];
     for (int owner = 0; owner < n; owner++) {
         if (seat[owner].host_index != host || owner_of(seat, owner) != owner ||
             ranks_on(seat, n, owner) == 1)
@@ -65,16 +73,18 @@ static rd_code gpu_choose_refuse(const rd_gpu_seat *seat, int n, int clash, rd_s
             ranks++;
             if (rows == MOST_ROWS) continue;
             rows++;
-            rd_strbuf_printf(&b, "\n  rank %-4d %.24s  GPU %d  %.47s", r, seat[r].host,
-                             seat[r].index, seat[r].uuid);
+            rd_strbuf_printf(&b, "\n  rank %-4d %.24s  GPU %d  %.47s", r,
+                             gpu_choose_shown(seat[r].host, host_name), seat[r].index,
+                             gpu_choose_shown(seat[r].uuid, uuid));
         }
     }
     if (ranks > rows) rd_strbuf_printf(&b, "\n  and %d ranks more", ranks - rows);
-    rd_fail(st, RD_EENV,
-            "two ranks on one GPU:%s\nstart at most %d rank%s on '%.24s', or show the ranks more "
-            "GPUs (CUDA_VISIBLE_DEVICES; srun --gpus-per-node); \"allow_shared_gpu\": true lets "
-            "them share, \"device\": \"cpu\" does without",
-            rd_strbuf_str(&b), gpus, gpus == 1 ? "" : "s", seat[clash].host);
+    rd_fail_lines(st, RD_EENV,
+                  "two ranks on one GPU:%s\nstart at most %d rank%s on '%.24s', or show the ranks "
+                  "more GPUs (CUDA_VISIBLE_DEVICES; srun --gpus-per-node); \"allow_shared_gpu\": "
+                  "true lets them share, \"device\": \"cpu\" does without",
+                  rd_strbuf_str(&b), gpus, gpus == 1 ? "" : "s",
+                  gpu_choose_shown(seat[clash].host, host_name));
     rd_strbuf_release(&b);
     return st->code;
 }
