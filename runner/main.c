@@ -9,6 +9,7 @@
 #include "rd/environment.h"
 #include "rd/file.h"
 #include "rd/modes.h"
+#include "rd/printable.h"
 #include "rd/records.h"
 #include "rd/strbuf.h"
 #include "rd/supervise.h"
@@ -70,11 +71,14 @@ static rd_code finish_stdout(rd_status *st)
     return st->code;
 }
 
+/* ctx: a bool, whether standard output is a terminal. */
 static void print_scalar(void *ctx, int64_t step, double wall, const char *tag, const char *kind,
                          double value)
 {
-    (void)ctx;
-    (void)printf("%" PRId64 ",%.6f,%s,%s,%.9g\n", step, wall, tag, kind, value);
+    rd_strbuf field = {0};
+    rd_printable_csv(&field, tag, !*(const bool *)ctx);
+    (void)printf("%" PRId64 ",%.6f,%s,%s,%.9g\n", step, wall, rd_strbuf_str(&field), kind, value);
+    rd_strbuf_release(&field);
 }
 
 /* The launcher ends the job at the first rank that fails. So the other ranks give the first one
@@ -118,7 +122,8 @@ static rd_code main_answer(const rd_cli *cli, bool *answered, rd_status *st)
         rd_help_man(groups, n, stdout);
     } else {
         (void)puts("step,wall_time,tag,kind,value");
-        (void)rd_events_read(cli->events, print_scalar, NULL, st);
+        bool terminal = isatty(STDOUT_FILENO) == 1;
+        (void)rd_events_read(cli->events, print_scalar, &terminal, st);
     }
     return finish_stdout(st);
 }
@@ -201,8 +206,12 @@ static rd_code start_ranks(int *argc, char ***argv, const rd_cli *cli, rd_comm *
     const bool is_doctor = cli->mode_bit == RD_MODE_DOCTOR;
     rd_strbuf warnings = {0};
     (void)rd_doctor_before_mpi(&warnings, st);
-    for (const char *s = rd_strbuf_str(&warnings); *s; s += strcspn(s, "\n"), s += *s == '\n')
-        (void)fprintf(stderr, "warning: %.*s\n", (int)strcspn(s, "\n"), s);
+    for (const char *s = rd_strbuf_str(&warnings); *s; s += strcspn(s, "\n"), s += *s == '\n') {
+        rd_strbuf line = {0};
+        rd_printable_add(&line, s, strcspn(s, "\n"));
+        (void)fprintf(stderr, "warning: %s\n", rd_strbuf_str(&line));
+        rd_strbuf_release(&line);
+    }
     rd_strbuf_release(&warnings);
     if (st->code != RD_OK) {
         /* The failure may concern one host only, and rank 0 may be elsewhere, so the first rank of

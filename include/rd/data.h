@@ -198,6 +198,11 @@ void rd_dataset_text(const rd_dataset *d, int side, const int32_t *ids, int64_t 
 
 /* Appends the name of class k, or its number if the dataset has no names. */
 void rd_dataset_class_text(const rd_dataset *d, int32_t k, rd_strbuf *out);
+/* Appends a cell of a Markdown table: the name of class k, or the text of some ids, escaped
+ * (rd_printable_cell). */
+void rd_dataset_class_cell(const rd_dataset *d, int32_t k, rd_strbuf *out);
+void rd_dataset_text_cell(const rd_dataset *d, int side, const int32_t *ids, int64_t n,
+                          rd_strbuf *out);
 
 /* Returns all kinds of dataset, sorted by name. */
 const rd_dataset_def *const *rd_dataset_defs(int *n);

@@ -65,8 +65,7 @@ static inline rd_code rd_failed_(rd_code code)
 /* The same for a message of several lines. The caller escapes the foreign parts of args. */
 rd_code rd_fail_lines_(rd_status *st, rd_code code, const char *where, const char *fmt, ...)
     RD_PRINTF(4, 5);
-#define rd_fail_lines(st, code, ...) \
-    rd_failed_(rd_fail_lines_((st), (code), RD_HERE, __VA_ARGS__))
+#define rd_fail_lines(st, code, ...) rd_failed_(rd_fail_lines_((st), (code), RD_HERE, __VA_ARGS__))
 
 /* Writes "text: " in front of the message of a failed status, for callers that know the file or the
  * key. Does nothing to a status without a failure. */

@@ -109,3 +109,28 @@ char *rd_printable(const char *s, size_t n, bool keep_lines, char *out, size_t c
     out[used] = '\0';
     return out;
 }
+
+void rd_printable_cell(rd_strbuf *b, const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *bar = memchr(s + i, '|', n - i);
+        const size_t plain = bar ? (size_t)(bar - s) - i : n - i;
+        rd_printable_add(b, s + i, plain);
+        i += plain;
+        if (bar) rd_strbuf_puts(b, "\\|");
+    }
+}
+
+void rd_printable_csv(rd_strbuf *b, const char *s, bool keep_lines)
+{
+    const bool quote = s[strcspn(s, keep_lines ? ",\"\r\n" : ",\"")] != '\0';
+    if (quote) rd_strbuf_puts(b, "\"");
+    while (*s) {
+        const size_t n = strcspn(s, keep_lines ? "\"\r\n" : "\"");
+        rd_printable_add(b, s, n);
+        s += n;
+        if (*s == '"') rd_strbuf_puts(b, "\""); /* a double quote is written twice */
+        if (*s) rd_strbuf_add(b, s++, 1);
+    }
+    if (quote) rd_strbuf_puts(b, "\"");
+}

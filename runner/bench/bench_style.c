@@ -272,7 +272,8 @@ static void json_end(bench *b)
         (void)json_object_set_new(o, "device_memory_bytes", json_real(v->device_bytes));
         (void)json_object_set_new(o, "start_s", json_real(v->start_s));
     }
-    char *text = o ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    char *text = o ? json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9))
+                   : NULL;
     json_decref(o);
     (void)printf("%s\n", text ? text : "{}");
     free(text);

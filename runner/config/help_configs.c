@@ -66,9 +66,10 @@ void rd_help_configs(const char *key, int indent, FILE *out)
         snprintf(path, sizeof path, "%s/%s", folder, entry[i]->d_name);
         json_t *root = help_config_load(path);
         const json_t *v = json_object_get(root, key);
-        char shown[RD_SHOWN_BYTES], real[32];
+        char shown[RD_SHOWN_BYTES], file[RD_SHOWN_BYTES], real[32];
         if (v && found++ < NAMED_MOST)
-            fprintf(out, "%*s%s: %s\n", found > 1 ? indent : 0, "", entry[i]->d_name,
+            fprintf(out, "%*s%s: %s\n", found > 1 ? indent : 0, "",
+                    rd_shown(entry[i]->d_name, file),
                     json_is_real(v) ? rd_shown_real(json_real_value(v), real)
                                     : rd_shown_json(v, shown));
         json_decref(root);

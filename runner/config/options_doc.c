@@ -211,7 +211,11 @@ json_t *rd_config_effective(const rd_config *c)
 
 static int to_file(const char *s, size_t n, void *ctx)
 {
-    return fwrite(s, 1, n, ctx) == n ? 0 : -1;
+    rd_strbuf shown = {0}; /* Jansson escapes C0 alone; these escapes are JSON's, too */
+    rd_printable_add(&shown, s, n);
+    const bool done = !shown.failed && fwrite(rd_strbuf_str(&shown), 1, shown.n, ctx) == shown.n;
+    rd_strbuf_release(&shown);
+    return done ? 0 : -1;
 }
 
 static void write_value(FILE *out, const json_t *v)

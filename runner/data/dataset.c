@@ -4,6 +4,7 @@
  * Opening a dataset also sorts its samples into buckets, once for all epochs and for all ranks of
  * the host. */
 #include "data_impl.h"
+#include "rd/printable.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -49,6 +50,29 @@ void rd_dataset_class_text(const rd_dataset *d, int32_t k, rd_strbuf *out)
     const size_t before = out->n;
     rd_dataset_text(d, 1, &k, 1, false, out);
     if (out->n == before) rd_strbuf_printf(out, "%" PRId32, k);
+}
+
+/* Appends the text as a cell, and releases it. */
+static void add_cell(rd_strbuf *text, rd_strbuf *out)
+{
+    rd_printable_cell(out, rd_strbuf_str(text), text->n);
+    out->failed = out->failed || text->failed;
+    rd_strbuf_release(text);
+}
+
+void rd_dataset_class_cell(const rd_dataset *d, int32_t k, rd_strbuf *out)
+{
+    rd_strbuf name = {0};
+    rd_dataset_class_text(d, k, &name);
+    add_cell(&name, out);
+}
+
+void rd_dataset_text_cell(const rd_dataset *d, int side, const int32_t *ids, int64_t n,
+                          rd_strbuf *out)
+{
+    rd_strbuf text = {0};
+    rd_dataset_text(d, side, ids, n, false, &text);
+    add_cell(&text, out);
 }
 
 const rd_field *rd_batch_field(const rd_batch *b, const char *name)

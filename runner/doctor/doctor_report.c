@@ -1,5 +1,6 @@
 /* doctor_report.c -- collects checks and prints them for users, as JSON, and as an exit code. */
 #include "doctor_impl.h"
+#include "rd/printable.h"
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,10 +36,6 @@ static void append_check(doc_report *r, doc_level level, const char *id, const c
 {
     json_t *o = json_pack("{s:s, s:s, s:s, s:s?}", "id", id, "level", level_names[level], "text",
                           text, "remedy", remedy);
-    /* The text of another program may not be UTF-8. Keep the rest of the check. */
-    if (!o)
-        o = json_pack("{s:s, s:s, s:s}", "id", id, "level", level_names[level], "text",
-                      "(a text that is not UTF-8)");
     json_array_append_new(r->checks, o);
     r->n[level]++;
 }
@@ -46,12 +43,13 @@ static void append_check(doc_report *r, doc_level level, const char *id, const c
 void doc_add(doc_report *r, doc_level level, const char *id, const char *remedy, const char *fmt,
              ...)
 {
-    char text[2048];
+    char raw[2048], text[2048], safe[1024];
     va_list ap;
     va_start(ap, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, ap);
+    (void)vsnprintf(raw, sizeof raw, fmt, ap);
     va_end(ap);
-    append_check(r, level, id, remedy, text);
+    if (remedy) remedy = rd_printable(remedy, strlen(remedy), false, safe, sizeof safe);
+    append_check(r, level, id, remedy, rd_printable(raw, strlen(raw), false, text, sizeof text));
 }
 
 void doc_merge(doc_report *r, const json_t *checks)
@@ -80,18 +78,30 @@ const char *doc_verdict(const doc_report *r)
     return level_names[r->n[DOC_FAIL] ? DOC_FAIL : r->n[DOC_WARN] ? DOC_WARN : DOC_OK];
 }
 
+/* Returns a text that another host sent, as it may be shown. b holds it until its next use. */
+static const char *peer_text(const json_t *o, const char *key, rd_strbuf *b)
+{
+    rd_strbuf_reset(b);
+    rd_printable_add(b, doc_text(o, key), strlen(doc_text(o, key)));
+    return rd_strbuf_str(b);
+}
+
 void doc_print_checks(const doc_report *r, FILE *out)
 {
     size_t i;
     json_t *o;
+    rd_strbuf level = {0}, id = {0}, text = {0};
     json_array_foreach(r->checks, i, o)
     {
         const bool bad = strcmp(doc_text(o, "level"), "failure") == 0;
-        fprintf(out, "%-8s %-11s %s\n", bad ? "FAILURE" : doc_text(o, "level"), doc_text(o, "id"),
-                doc_text(o, "text"));
+        fprintf(out, "%-8s %-11s %s\n", bad ? "FAILURE" : peer_text(o, "level", &level),
+                peer_text(o, "id", &id), peer_text(o, "text", &text));
         if (*doc_text(o, "remedy"))
-            fprintf(out, "%-8s %-11s do: %s\n", "", "", doc_text(o, "remedy"));
+            fprintf(out, "%-8s %-11s do: %s\n", "", "", peer_text(o, "remedy", &text));
     }
+    rd_strbuf_release(&level);
+    rd_strbuf_release(&id);
+    rd_strbuf_release(&text);
 }
 
 static void print_row(FILE *out, const char *const cells[7], const int width[7])
@@ -105,6 +115,7 @@ void doc_print_ranks(const json_t *ranks, FILE *out)
     static const char *const head[7] = {"rank",  "host",    "local", "pid",
                                         "cores", "threads", "device"};
     int width[7];
+    rd_strbuf host = {0}, cores = {0}, device = {0};
     for (int pass = 0; pass < 2; pass++) {
         if (pass == 0)
             for (int c = 0; c < 7; c++) width[c] = (int)strlen(head[c]);
@@ -118,14 +129,21 @@ void doc_print_ranks(const json_t *ranks, FILE *out)
             static const char *const keys[] = {"rank", "local_rank", "pid", "threads"};
             for (int k = 0; k < 4; k++)
                 snprintf(number[k], sizeof number[k], "%.0f", doc_number(o, keys[k]));
-            const char *cells[7] = {
-                number[0], doc_text(o, "host"),  number[1], number[2], doc_text(o, "cores"),
-                number[3], doc_text(o, "device")};
+            const char *cells[7] = {number[0],
+                                    peer_text(o, "host", &host),
+                                    number[1],
+                                    number[2],
+                                    peer_text(o, "cores", &cores),
+                                    number[3],
+                                    peer_text(o, "device", &device)};
             for (int c = 0; c < 7 && pass == 0; c++)
                 if ((int)strlen(cells[c]) > width[c]) width[c] = (int)strlen(cells[c]);
             if (pass == 1) print_row(out, cells, width);
         }
     }
+    rd_strbuf_release(&host);
+    rd_strbuf_release(&cores);
+    rd_strbuf_release(&device);
 }
 
 void doc_print_verdict(const doc_report *r, FILE *out)
@@ -144,7 +162,7 @@ rd_code doc_print_json(const doc_report *r, const json_t *hosts, const json_t *r
     json_object_set_new(o, "ranks", ranks ? json_incref((json_t *)(uintptr_t)ranks) : json_array());
     json_object_set(o, "checks", r->checks);
     json_object_set_new(o, "verdict", json_string(doc_verdict(r)));
-    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    char *text = o ? json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
     if (text)
         fprintf(out, "%s\n", text);
     else

@@ -89,7 +89,7 @@ static rd_code print_json(const forecast_step *measured, const forecast_step *m,
         (void)json_array_append_new(list, row);
     }
     (void)json_object_set_new(o, "hosts", list);
-    text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    text = json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9));
     json_decref(o);
     if (!text) return rd_fail(st, RD_EENV, "out of memory for the plan");
     (void)fprintf(out, "%s\n", text);

@@ -4,6 +4,7 @@
 
 #include "rd/ping.h"
 #include "rd/file.h"
+#include "rd/printable.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -169,8 +170,8 @@ static bool read_step(const json_t *o, forecast_step *m)
                *unit = json_string_value(json_object_get(o, "unit"));
     const json_t *hosts = json_object_get(o, "hosts"), *ranks = json_object_get(o, "ranks");
     if (!model || !unit || !json_is_integer(hosts) || !json_is_integer(ranks)) return false;
-    (void)snprintf(m->model, sizeof m->model, "%s", model);
-    (void)snprintf(m->unit, sizeof m->unit, "%s", unit);
+    (void)rd_printable(model, strlen(model), false, m->model, sizeof m->model);
+    (void)rd_printable(unit, strlen(unit), false, m->unit, sizeof m->unit);
     const json_int_t n_hosts = json_integer_value(hosts), n_ranks = json_integer_value(ranks);
     if (n_hosts < 1 || n_ranks < n_hosts || n_ranks > 1 << 24 || n_ranks / n_hosts > 1 << 20)
         return false;

@@ -15,6 +15,7 @@
 #include "setup.h"
 #include "world.h"
 #include "rd/file.h"
+#include "rd/printable.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,6 +34,7 @@ typedef struct infer_sink {
     rd_tmpfile file; /* valid when to_file */
     int fd;          /* valid otherwise */
     bool to_file;
+    bool terminal;    /* a person reads it: what may not be shown is escaped */
     const char *name; /* NULL: standard output */
 } infer_sink;
 
@@ -55,6 +57,7 @@ static rd_code sink_open(infer_sink *o, const char *path, rd_status *st)
     struct stat there, out;
     char *real = NULL;
     o->fd = STDOUT_FILENO;
+    o->terminal = isatty(o->fd) == 1;
     if (is_stdout(path)) return RD_OK;
     if (stat(path, &there) == 0) {
         if (S_ISDIR(there.st_mode))
@@ -73,6 +76,7 @@ static rd_code sink_open(infer_sink *o, const char *path, rd_status *st)
         (void)rd_tmpfile_open(&o->file, real ? real : path, st);
     else if ((o->fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC)) < 0)
         (void)sink_fails(o, errno, st);
+    o->terminal = !o->to_file && o->fd >= 0 && isatty(o->fd) == 1;
     free(real);
     return st->code;
 }
@@ -143,7 +147,10 @@ static rd_code write_lines(infer_sink *o, const char *all, int64_t bytes, int64_
         line_head h = {0};
         if (at[k]) {
             memcpy(&h, at[k], sizeof h);
-            rd_strbuf_add(&lines, at[k] + sizeof h, (size_t)h.bytes);
+            if (o->terminal)
+                rd_printable_add(&lines, at[k] + sizeof h, (size_t)h.bytes);
+            else
+                rd_strbuf_add(&lines, at[k] + sizeof h, (size_t)h.bytes);
         }
         rd_strbuf_puts(&lines, "\n");
     }

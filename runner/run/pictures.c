@@ -178,13 +178,13 @@ static void write_table(rd_events *e, int64_t step, const char *tag, const galle
         const int32_t id = (int32_t)g->p[i].id;
         rd_strbuf_printf(&md, "| %d | ", i + 1);
         if (def->text && g->p[i].id <= INT32_MAX)
-            rd_dataset_text(d, 0, &id, 1, false, &md);
+            rd_dataset_text_cell(d, 0, &id, 1, &md);
         else
             rd_strbuf_printf(&md, "%" PRId64, g->p[i].id);
         rd_strbuf_puts(&md, " | ");
-        rd_dataset_class_text(d, g->p[i].label, &md);
+        rd_dataset_class_cell(d, g->p[i].label, &md);
         rd_strbuf_puts(&md, " | ");
-        rd_dataset_class_text(d, g->p[i].predicted, &md);
+        rd_dataset_class_cell(d, g->p[i].predicted, &md);
         rd_strbuf_printf(&md, " | %.4f |\n", (double)g->p[i].probability);
     }
     (void)rd_events_text(e, step, name, rd_strbuf_str(&md), st);

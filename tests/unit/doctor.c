@@ -606,6 +606,43 @@ static void test_program_id(void **state)
     assert_non_null(strstr(a, " bytes, crc32c "));
 }
 
-RD_TESTS("doctor", TEST_ROWS(check_row, rows), TEST(test_links), TEST(test_cpus),
-         TEST(test_host_lists), TEST(test_host_file), TEST(test_line), TEST(test_settings),
-         TEST(test_complaint), TEST(test_sockets), TEST(test_program_id))
+/* Names and texts of other hosts and programs are escaped where they are shown. */
+static void test_foreign_text(void **state)
+{
+    char *text = NULL;
+    size_t n = 0;
+    rd_status st = {0};
+    doc_report r;
+    FILE *out = open_memstream(&text, &n);
+    json_t *ranks = json_pack("[{s:i, s:s, s:s}]", "rank", 0, "host", "node\x1b[2J7", "device",
+                              "cpu\nFAILURE  forged");
+    json_t *theirs = json_pack("[{s:s, s:s, s:s}]", "id", "left\n", "level", "warning", "text",
+                               "a\xc2\x9b"
+                               "2Jb");
+    (void)state;
+    assert_true(out && ranks && theirs);
+    assert_int_equal(doc_report_init(&r, &st), RD_OK);
+    doc_add(&r, DOC_FAIL, "job", "see\x1b[1m", "mpirun printed: %s", "x\x07\nverdict: ok\xff");
+    doc_merge(&r, theirs);
+    doc_print_ranks(ranks, out);
+    doc_print_checks(&r, out);
+    assert_int_equal(doc_print_json(&r, ranks, ranks, out, &st), RD_OK);
+    fclose(out);
+    assert_non_null(strstr(text, "node\\u001b[2J7"));
+    assert_non_null(strstr(text, "cpu\\nFAILURE  forged\n"));
+    assert_non_null(strstr(text,
+                           "FAILURE  job         mpirun printed: x\\u0007\\nverdict: ok\\xff\n"));
+    assert_non_null(strstr(text, "do: see\\u001b[1m\n"));
+    assert_non_null(strstr(text, "warning  left\\n      a\\u009b2Jb\n"));
+    assert_non_null(strstr(text, "\"a\\u009B2Jb\""));
+    for (size_t i = 0; i < n; i++)
+        assert_true(text[i] == '\n' || ((unsigned char)text[i] >= 0x20 && text[i] < 0x7F));
+    doc_report_release(&r);
+    json_decref(ranks);
+    json_decref(theirs);
+    free(text);
+}
+
+RD_TESTS("doctor", TEST(test_foreign_text), TEST_ROWS(check_row, rows), TEST(test_links),
+         TEST(test_cpus), TEST(test_host_lists), TEST(test_host_file), TEST(test_line),
+         TEST(test_settings), TEST(test_complaint), TEST(test_sockets), TEST(test_program_id))

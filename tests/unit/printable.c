@@ -89,4 +89,40 @@ static void test_bytes_with_nul(void **state)
     assert_int_equal(rd_printable_bytes("\xc3\xa9", 2), 2);
 }
 
-RD_TESTS("printable", TEST_ROWS(check_row, rows), TEST(test_cut), TEST(test_bytes_with_nul))
+static void test_cell(void **state)
+{
+    rd_strbuf b = {0};
+    (void)state;
+    rd_printable_cell(&b, "a|b\n|\x1b|", 7);
+    assert_string_equal(rd_strbuf_str(&b), "a\\|b\\n\\|\\u001b\\|");
+    rd_strbuf_release(&b);
+}
+
+static void test_csv(void **state)
+{
+    static const struct {
+        const char *text, *lines, *terminal;
+    } t[] = {
+        {"", "", ""},
+        {"loss/train", "loss/train", "loss/train"},
+        {"a,b", "\"a,b\"", "\"a,b\""},
+        {"say \"hi\"", "\"say \"\"hi\"\"\"", "\"say \"\"hi\"\"\""},
+        {"\"", "\"\"\"\"", "\"\"\"\""},
+        {"a\nb", "\"a\nb\"", "a\\nb"},
+        {"a\r\n,", "\"a\r\n,\"", "\"a\\r\\n,\""},
+        {"\x1b[2J", "\\u001b[2J", "\\u001b[2J"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+        rd_strbuf a = {0}, b = {0};
+        rd_printable_csv(&a, t[i].text, true);
+        rd_printable_csv(&b, t[i].text, false);
+        assert_string_equal(rd_strbuf_str(&a), t[i].lines);
+        assert_string_equal(rd_strbuf_str(&b), t[i].terminal);
+        rd_strbuf_release(&a);
+        rd_strbuf_release(&b);
+    }
+}
+
+RD_TESTS("printable", TEST(test_cell), TEST(test_csv), TEST_ROWS(check_row, rows), TEST(test_cut),
+         TEST(test_bytes_with_nul))

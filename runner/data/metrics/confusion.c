@@ -49,9 +49,9 @@ static void confusion_table(const rd_class_counts *c, const rd_dataset *d, rd_ev
     rd_strbuf_puts(&md, "| samples | label | taken for |\n|---|---|---|\n");
     for (int64_t i = 0; i < m && i < MOST; i++) {
         rd_strbuf_printf(&md, "| %" PRId64 " | ", all[i].count);
-        rd_dataset_class_text(d, (int32_t)all[i].label, &md);
+        rd_dataset_class_cell(d, (int32_t)all[i].label, &md);
         rd_strbuf_puts(&md, " | ");
-        rd_dataset_class_text(d, (int32_t)all[i].taken_for, &md);
+        rd_dataset_class_cell(d, (int32_t)all[i].taken_for, &md);
         rd_strbuf_puts(&md, " |\n");
     }
     if (m > 0) (void)rd_events_text(e, step, "confusion_matrix/names", rd_strbuf_str(&md), st);
