@@ -8,6 +8,7 @@
 #define RD_DOCTOR_IMPL_H
 
 #include "rd/doctor.h"
+#include "rd/hostname.h"
 #include <stdint.h>
 #include <stdio.h>
 
@@ -226,9 +227,9 @@ void doc_check_ways(doc_report *r, const json_t *hosts, const json_t *results);
 /* ---- doctor_line.c: hosts and the mpirun line ---- */
 
 typedef struct doc_host {
-    char name[128], user[64]; /* user "": the user of the launching host */
-    int slots;                /* number of ranks that the host may have */
-    int port;                 /* port of sshd, 0: as ssh is configured */
+    char name[RD_HOST_BYTES], user[RD_USER_BYTES]; /* user "": the user of the launching host */
+    int slots;                                     /* number of ranks that the host may have */
+    int port;                                      /* port of sshd, 0: as ssh is configured */
 } doc_host;
 
 typedef struct doc_hosts {

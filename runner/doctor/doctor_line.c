@@ -4,7 +4,7 @@
  * settings have other names in 5.0 than in 4.1. */
 #include "doctor_impl.h"
 #include "rd/file.h"
-#include <ctype.h>
+#include "rd/hostname.h"
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +13,9 @@ enum { MOST_SLOTS = 4096 };
 
 static rd_code add_host(doc_hosts *h, const doc_host *one, rd_status *st)
 {
+    if (one->slots > RD_MOST_RANKS - h->slots)
+        return rd_fail(st, RD_EUSAGE, "the hosts have more than %d slots; name fewer hosts",
+                       RD_MOST_RANKS);
     doc_host *more = realloc(h->at, (size_t)(h->n + 1) * sizeof *more);
     if (!more) return rd_fail(st, RD_EENV, "out of memory for a list of hosts");
     h->at = more;
@@ -24,44 +27,30 @@ static rd_code add_host(doc_hosts *h, const doc_host *one, rd_status *st)
 /* Returns a number from 1 to `most`. Returns 0 if the text is anything else. */
 static int parse_count(const char *s, int most)
 {
-    char *end;
-    const long n = isdigit((unsigned char)*s) ? strtol(s, &end, 10) : 0;
-    return n >= 1 && n <= most && !*end ? (int)n : 0;
+    return (int)rd_host_count(s, strlen(s), most);
 }
 
 /* Reads one entry, "[user@]name[:slots]". where: place of the entry for messages. */
 static rd_code parse_entry(const char *where, const char *entry, doc_host *out, rd_status *st)
 {
-    char s[256], *at, *colon;
-    if (strlen(entry) >= sizeof s)
-        return rd_fail(st, RD_EUSAGE, "%s: the entry '%.40s...' is too long for a host", where,
-                       entry);
-    (void)snprintf(s, sizeof s, "%s", entry);
+    rd_host_entry e;
     *out = (doc_host){.slots = 1};
-    at = strchr(s, '@');
-    if (at) {
-        *at = '\0';
-        (void)snprintf(out->user, sizeof out->user, "%.63s", s);
-    }
-    char *name = at ? at + 1 : s;
-    colon = strrchr(name, ':');
-    if (colon) *colon = '\0';
-    for (const char *c = name; *c; c++)
-        if (!isalnum((unsigned char)*c) && !strchr("._-", *c))
-            return rd_fail(
-                st, RD_EUSAGE,
-                "%s: '%.100s' is not a host name; write name:slots,name:slots without blanks",
+    RD_TRY(rd_host_entry_read(entry, strlen(entry), where, &e, st));
+    if (memchr(e.name, ':', e.n_name)) {
+        rd_fail(st, RD_EUSAGE,
+                "%s: '%.100s' is an IPv6 address; the doctor and mpirun -H need a name or an IPv4 "
+                "address",
                 where, entry);
-    if (!*name || *name == '-')
-        return rd_fail(st, RD_EUSAGE, "%s: an entry without a name; write name:slots,name:slots",
-                       where);
-    if (colon && !(out->slots = parse_count(colon + 1, MOST_SLOTS)))
-        return rd_fail(st, RD_EUSAGE,
-                       "%s: the slots of '%.100s' must be a number, 1 .. %d, not '%.40s'; write "
-                       "%.*s:4 for four ranks there",
-                       where, entry, MOST_SLOTS, colon + 1, (int)(strrchr(entry, ':') - entry),
-                       entry);
-    (void)snprintf(out->name, sizeof out->name, "%.127s", name);
+        goto done;
+    }
+    if (e.slots && !(out->slots = (int)rd_host_count(e.slots, e.n_slots, MOST_SLOTS)))
+        rd_fail(st, RD_EUSAGE,
+                "%s: the slots of '%.100s' must be a number, 1 .. %d, not '%.40s'; write "
+                "%.*s:4 for four ranks there",
+                where, entry, MOST_SLOTS, e.slots, (int)(e.slots - 1 - entry), entry);
+    if (e.user) (void)snprintf(out->user, sizeof out->user, "%.*s", (int)e.n_user, e.user);
+    (void)snprintf(out->name, sizeof out->name, "%.*s", (int)e.n_name, e.name);
+done:
     return st->code;
 }
 
@@ -69,10 +58,13 @@ rd_code doc_hosts_parse(const char *list, doc_hosts *out, rd_status *st)
 {
     *out = (doc_hosts){0};
     for (const char *s = list;;) {
-        char entry[256];
+        char entry[512];
         doc_host one;
         const size_t n = strcspn(s, ",");
-        (void)snprintf(entry, sizeof entry, "%.*s", n < 255 ? (int)n : 255, s);
+        if (n >= sizeof entry)
+            return rd_fail(st, RD_EUSAGE, "--hosts: the entry '%.40s...' is too long for a host",
+                           s);
+        (void)snprintf(entry, sizeof entry, "%.*s", (int)n, s);
         RD_TRY(parse_entry("--hosts", entry, &one, st));
         RD_TRY(add_host(out, &one, st));
         if (!s[n]) break;
@@ -95,6 +87,16 @@ static rd_code parse_line(const char *path, int number, char *line, doc_hosts *o
         const bool slots = strncmp(word, "slots=", 6) == 0, port = strncmp(word, "port=", 5) == 0;
         const int most = slots ? MOST_SLOTS : 65535,
                   n = slots || port ? parse_count(strchr(word, '=') + 1, most) : 0;
+        const bool most_slots = strncmp(word, "max_slots=", 10) == 0 ||
+                                strncmp(word, "max-slots=", 10) == 0;
+        if (most_slots && parse_count(word + 10, RD_MOST_RANKS) == 0)
+            return rd_fail(st, RD_EUSAGE, "%s: '%.60s' must be a number, 1 .. %d", where, word,
+                           RD_MOST_RANKS);
+        if (strncmp(word, "user=", 5) == 0 && !rd_host_user(word + 5, strlen(word + 5)))
+            return rd_fail(st, RD_EUSAGE,
+                           "%s: '%.60s' is not a user's name; it has letters, digits, '.', '_' "
+                           "and '-' and begins with a letter or digit",
+                           where, word);
         if ((slots || port) && n == 0)
             return rd_fail(
                 st, RD_EUSAGE,
@@ -104,9 +106,9 @@ static rd_code parse_line(const char *path, int number, char *line, doc_hosts *o
             one.slots = n;
         else if (port)
             one.port = n;
-        else if (strncmp(word, "user=", 5) == 0 && word[5])
+        else if (strncmp(word, "user=", 5) == 0)
             (void)snprintf(one.user, sizeof one.user, "%.63s", word + 5);
-        else if (strncmp(word, "max_slots=", 10) != 0 && strncmp(word, "max-slots=", 10) != 0)
+        else if (!most_slots)
             return rd_fail(
                 st, RD_EUSAGE,
                 "%s: '%.60s' is not understood; write: name slots=2 port=12345 user=name", where,
@@ -159,12 +161,23 @@ static bool has_option(char *const *words, int n, const char *const *names)
     return false;
 }
 
+/* Returns a number of ranks. A text that is no number counts as none, one that is too large as
+ * more than all slots. */
+static int64_t doc_ranks_of(const char *word)
+{
+    const size_t n = strlen(word);
+    const int64_t ranks = rd_host_count(word, n, RD_MOST_RANKS);
+    return ranks == 0 && n > 0 && strspn(word, "0123456789") == n && word[strspn(word, "0")]
+               ? RD_MOST_RANKS + (int64_t)1
+               : ranks;
+}
+
 int64_t doc_line_ranks(char *const *words, int n)
 {
     static const char *const names[] = {"np", "n", "c"};
     for (int i = 0; i + 1 < n; i++)
         for (int k = 0; k < 3 && option_name(words[i]); k++)
-            if (strcmp(option_name(words[i]), names[k]) == 0) return atoll(words[i + 1]);
+            if (strcmp(option_name(words[i]), names[k]) == 0) return doc_ranks_of(words[i + 1]);
     return 0;
 }
 

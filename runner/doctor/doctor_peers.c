@@ -210,7 +210,7 @@ static void start_agent(doc_peer *p, int ssh_port, char *const *ssh, int n_ssh,
     (void)snprintf(port, sizeof port, "%d", p->host->port ? p->host->port : ssh_port);
     (void)snprintf(remote, sizeof remote, "exec env RD_DOCTOR_AGENT=1 '%s' --mode=doctor", path);
     char program[] = "ssh", opt[] = "-o", batch[] = "BatchMode=yes", limit[] = "ConnectTimeout=8",
-         tty[] = "-T", dash_p[] = "-p", dash_l[] = "-l", env[] = "env",
+         tty[] = "-T", last[] = "--", dash_p[] = "-p", dash_l[] = "-l", env[] = "env",
          agent[] = "RD_DOCTOR_AGENT=1", mode[] = "--mode=doctor";
     if (p->here) {
         argv[n++] = env;
@@ -229,6 +229,7 @@ static void start_agent(doc_peer *p, int ssh_port, char *const *ssh, int n_ssh,
             argv[n++] = dash_l;
             argv[n++] = (char *)(uintptr_t)p->host->user;
         }
+        argv[n++] = last; /* what follows is no option */
         argv[n++] = (char *)(uintptr_t)p->host->name;
         argv[n++] = remote;
     }

@@ -3,6 +3,7 @@
 #ifndef RD_SUPERVISE_IMPL_H
 #define RD_SUPERVISE_IMPL_H
 
+#include "rd/hostname.h"
 #include "rd/log.h"
 #include "rd/status.h"
 #include "rd/strbuf.h"
@@ -13,9 +14,9 @@
 /* ---- supervise_line.c: reads a launcher's line and leaves hosts out of it ---- */
 
 typedef struct launch_host {
-    char name[256];
-    int64_t slots; /* 0: the line does not say */
-    bool local;    /* this host: needs no ssh, and is alive */
+    char name[RD_USER_BYTES + RD_HOST_BYTES]; /* as ssh gets it: name or user@name */
+    int64_t slots;                            /* 0: the line does not say */
+    bool local;                               /* this host: needs no ssh, and is alive */
     bool dead;
 } launch_host;
 
@@ -33,6 +34,7 @@ typedef struct launch_line {
     const char *agent, *agent_args; /* borrowed; how mpirun reaches other hosts */
     launch_host *host;              /* owned; in the order of the line; filled by launch_hosts */
     int n_hosts;
+    int64_t n_slots; /* sum of the slots that the line says, at most RD_MOST_RANKS */
 } launch_line;
 
 /* Reads the line. The caller calls launch_release. */

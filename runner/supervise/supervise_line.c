@@ -5,6 +5,7 @@
  * N. It passes everything else through unchanged, so any launcher can be supervised. */
 #include "supervise_impl.h"
 #include "rd/file.h"
+#include "rd/hostname.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -124,6 +125,11 @@ void launch_read(char *const *argv, int n, launch_line *out)
                  supervise_line_option(out, i, counts, &out->np_at, &out->np_skip))
             i = out->np_at;
     }
+    /* "-n" may be another option of the program. mpirun itself refuses a number that is wrong. */
+    if (out->np_at >= 0) {
+        const char *np = argv[out->np_at] + out->np_skip;
+        if (rd_host_count(np, strlen(np), RD_MOST_RANKS) == 0) out->np_at = -1;
+    }
 }
 
 void launch_release(launch_line *l)
@@ -131,6 +137,7 @@ void launch_release(launch_line *l)
     free(l->host);
     l->host = NULL;
     l->n_hosts = 0;
+    l->n_slots = 0;
 }
 
 /* ---- hosts ---- */
@@ -168,72 +175,146 @@ static bool is_local(const char *name)
     return found;
 }
 
-/* counted: naming a host again adds these slots. */
-static rd_code supervise_line_add_host(launch_line *l, const char *name, size_t n, int64_t slots,
-                                       rd_status *st)
+/* Writes where ssh finds the host of an entry: "user@name" or "name". */
+static void destination(const rd_host_entry *e, launch_host *h)
 {
-    if (n == 0 || n >= sizeof l->host->name)
-        return rd_fail(st, RD_EUSAGE, "'%.*s' is not the name of a host", (int)(n > 80 ? 80 : n),
-                       name);
+    (void)snprintf(h->name, sizeof h->name, "%.*s%s%.*s", (int)e->n_user, e->user ? e->user : "",
+                   e->user ? "@" : "", (int)e->n_name, e->name);
+}
+
+/* Naming a host again adds its slots. slots 0: the line does not say. */
+static rd_code supervise_line_add_host(launch_line *l, const rd_host_entry *e, int64_t slots,
+                                       const char *where, rd_status *st)
+{
+    launch_host new = {.slots = slots};
+    char name[RD_HOST_BYTES];
+    destination(e, &new);
+    if (slots > RD_MOST_RANKS - l->n_slots)
+        return rd_fail(st, RD_EUSAGE, "%s: the hosts have more than %d slots; name fewer", where,
+                       RD_MOST_RANKS);
+    l->n_slots += slots;
     for (int i = 0; i < l->n_hosts; i++)
-        if (strncmp(l->host[i].name, name, n) == 0 && !l->host[i].name[n]) {
+        if (strcmp(l->host[i].name, new.name) == 0) {
             l->host[i].slots = l->host[i].slots > 0 && slots > 0 ? l->host[i].slots + slots : 0;
             return RD_OK;
         }
     launch_host *more = realloc(l->host, ((size_t)l->n_hosts + 1) * sizeof *more);
     if (!more) return rd_fail(st, RD_EENV, "out of memory for a list of hosts");
+    (void)snprintf(name, sizeof name, "%.*s", (int)e->n_name, e->name);
+    new.local = is_local(name);
     l->host = more;
-    launch_host *h = &l->host[l->n_hosts++];
-    *h = (launch_host){.slots = slots};
-    memcpy(h->name, name, n);
-    h->local = is_local(h->name);
+    l->host[l->n_hosts++] = new;
     return RD_OK;
+}
+
+/* Reads a count of slots, 1 .. RD_MOST_RANKS. *slots 0: the launcher shall find out ("*", "auto",
+ * "-1" of Open MPI 5). */
+static rd_code read_slots(const char *s, size_t n, const char *where, int64_t *slots, rd_status *st)
+{
+    static const char *const any[] = {"*", "auto", "-1", NULL};
+    *slots = 0;
+    for (int i = 0; any[i]; i++)
+        if (strlen(any[i]) == n && strncmp(s, any[i], n) == 0) return RD_OK;
+    *slots = rd_host_count(s, n, RD_MOST_RANKS);
+    if (*slots == 0)
+        rd_fail(st, RD_EUSAGE, "%s: '%.*s' is not a number of slots, 1 .. %d", where,
+                (int)(n < 80 ? n : 80), s, RD_MOST_RANKS);
+    return st->code;
 }
 
 /* a:2,b,b */
 static rd_code read_list(launch_line *l, const char *list, rd_status *st)
 {
+    static const char where[] = "mpirun's list of hosts";
     for (const char *p = list; *p;) {
-        const size_t n = strcspn(p, ","), name = strcspn(p, ":,");
+        const size_t n = strcspn(p, ",");
+        rd_host_entry e;
         int64_t slots = 1;
-        if (name < n) {
-            char *end;
-            slots = strtoll(p + name + 1, &end, 10);
-            if (end != p + n || slots <= 0)
-                slots = 0; /* "a:*", or a text that mpirun will reject */
+        if (n > 0) {
+            RD_TRY(rd_host_entry_read(p, n, where, &e, st));
+            if (e.slots) RD_TRY(read_slots(e.slots, e.n_slots, where, &slots, st));
+            RD_TRY(supervise_line_add_host(l, &e, slots, where, st));
         }
-        if (n > 0) RD_TRY(supervise_line_add_host(l, p, name, slots, st));
         p += n + (p[n] == ',');
     }
 done:
     return st->code;
 }
 
-/* Returns the slots of a hostfile's line; 0: it does not say. */
-static int64_t slots_of(const char *line, size_t n)
+/* Returns the length of the next word of a hostfile's line; '=' ends a word, too. */
+static size_t hostfile_word(const char **p, const char *end)
 {
-    for (size_t i = 0; i + 6 < n; i++)
-        if (strncmp(line + i, "slots", 5) == 0 &&
-            (i == 0 || line[i - 1] == ' ' || line[i - 1] == '\t')) {
-            const char *p = line + i + 5;
-            while (*p == ' ' || *p == '=') p++;
-            return strtoll(p, NULL, 10);
+    static const char blank[] = " \t\r";
+    while (*p < end && strchr(blank, **p)) ++*p;
+    size_t n = 0;
+    while (*p + n < end && !strchr(blank, (*p)[n]) && (*p)[n] != '=') n++;
+    return n;
+}
+
+/* Reads the words behind the name: slots=2, slots = 2, max_slots=4, and others, which are left to
+ * the launcher. *slots 0: the line does not say. */
+static rd_code read_words(const char *p, const char *end, const char *where, int64_t *slots,
+                          rd_status *st)
+{
+    static const char *const counts[] = {"slots", "max_slots", "max-slots", NULL};
+    int64_t most = 0;
+    *slots = 0;
+    for (size_t n; (n = hostfile_word(&p, end)) > 0 || p < end;) {
+        char key[16] = "";
+        if (n < sizeof key) memcpy(key, p, n);
+        p += n;
+        const char *value = p;
+        size_t n_value = hostfile_word(&value, end);
+        const bool count = one_of(key, counts), assigned = value < end && *value == '=';
+        if (assigned) {
+            value++;
+            n_value = hostfile_word(&value, end);
         }
-    return 0;
+        if (count) RD_TRY(read_slots(value, n_value, where, key[0] == 's' ? slots : &most, st));
+        if (count || assigned) p = value + n_value;
+        if (p < end && *p == '=') p++; /* a value that contains '=' */
+    }
+    if (most > 0 && *slots > most)
+        rd_fail(st, RD_EUSAGE, "%s: %" PRId64 " slots are more than max_slots=%" PRId64, where,
+                *slots, most);
+done:
+    return st->code;
+}
+
+/* Finds the entry of a hostfile's line, which ends before p[n]. Returns the length of the entry;
+ * 0: the line is blank. */
+static size_t hostfile_entry(const char **p, size_t n)
+{
+    const char *end = *p + n;
+    while (*p < end && strchr(" \t\r", **p)) ++*p;
+    size_t k = 0;
+    while (*p + k < end && !strchr(" \t\r", (*p)[k])) k++;
+    return k;
 }
 
 static rd_code read_hostfile(launch_line *l, const char *path, rd_status *st)
 {
-    char *text = NULL;
+    char *text = NULL, where[200];
     size_t size = 0;
+    int number = 0;
     RD_TRY(rd_file_read(path, RD_EUSAGE, &text, &size, st));
     for (const char *p = text; *p;) {
-        const size_t whole = strcspn(p, "\n"), n = strcspn(p, "#\n"), lead = strspn(p, " \t\r");
-        if (lead < n)
-            RD_TRY(supervise_line_add_host(l, p + lead, strcspn(p + lead, " \t\r\n#:"),
-                                           slots_of(p, n), st));
+        const size_t whole = strcspn(p, "\n"), n = strcspn(p, "#\n");
+        const char *entry = p, *end = p + n;
+        const size_t k = hostfile_entry(&entry, n);
+        (void)snprintf(where, sizeof where, "%.150s:%d", path, ++number);
+        if (k > 0) {
+            rd_host_entry e;
+            int64_t slots = 0;
+            RD_TRY(rd_host_entry_read(entry, k, where, &e, st));
+            RD_TRY(read_words(entry + k, end, where, &slots, st));
+            if (e.slots) RD_TRY(read_slots(e.slots, e.n_slots, where, &slots, st));
+            RD_TRY(supervise_line_add_host(l, &e, slots, where, st));
+        }
         p += whole + (p[whole] == '\n');
     }
+    if (strlen(text) != size)
+        rd_fail(st, RD_EUSAGE, "%s: line %d has a NUL byte; it is not a hostfile", path, number);
 done:
     free(text);
     return st->code;
@@ -264,14 +345,17 @@ bool launch_probe(const launch_line *l, const char *host, rd_strbuf *text, char 
                                       "-o", "ConnectionAttempts=1", NULL};
     const char *agent = l->agent ? l->agent : "ssh", *args = l->agent_args ? l->agent_args : "";
     const size_t first = strcspn(agent, " ");
+    rd_host_entry e;
+    rd_status unfit = {0};
     int n = 1;
     *words = NULL;
     rd_strbuf_reset(text);
     rd_strbuf_add(text, agent, strcspn(agent, ":"));
     if (!memmem(agent, first, "ssh", 3)) return false;
+    if (rd_host_entry_read(host, strlen(host), "", &e, &unfit) != RD_OK) return false;
     for (int i = 0; own[i]; i++) /* in front: of two equal options, ssh takes the first */
         rd_strbuf_printf(text, " %s", own[i]);
-    rd_strbuf_printf(text, " %s %s true", args, host);
+    rd_strbuf_printf(text, " %s -- %s true", args, host); /* behind "--" nothing is an option */
     if (text->failed) return false;
     for (const char *p = text->s; *p; p++) n += *p == ' ';
     *words = calloc((size_t)n + 1, sizeof **words);
@@ -293,18 +377,24 @@ int64_t launch_fit(const launch_line *l, int64_t np)
         if (l->host[i].dead) continue;
         alive++;
         known &= l->host[i].slots > 0;
-        slots += l->host[i].slots;
+        if (__builtin_add_overflow(slots, l->host[i].slots, &slots)) slots = INT64_MAX;
     }
     if (alive == l->n_hosts || np <= 0) return np;
-    if (!known) slots = np * alive / l->n_hosts; /* as if all hosts were alike */
+    if (!known) /* as if all hosts were alike: np * alive / n_hosts, which could overflow */
+        slots = np / l->n_hosts * alive + np % l->n_hosts * alive / l->n_hosts;
     return slots < 1 ? 1 : slots < np ? slots : np;
 }
 
-/* Is the host name[n] dead? */
-static bool is_dead(const launch_line *l, const char *name, size_t n)
+/* Is the host of this entry dead? */
+static bool is_dead(const launch_line *l, const char *entry, size_t n)
 {
+    rd_status own = {0};
+    rd_host_entry e;
+    launch_host h;
+    if (n == 0 || rd_host_entry_read(entry, n, "", &e, &own) != RD_OK) return false;
+    destination(&e, &h);
     for (int i = 0; i < l->n_hosts; i++)
-        if (strncmp(l->host[i].name, name, n) == 0 && !l->host[i].name[n]) return l->host[i].dead;
+        if (strcmp(l->host[i].name, h.name) == 0) return l->host[i].dead;
     return false;
 }
 
@@ -314,8 +404,8 @@ static void list_without(const launch_line *l, rd_strbuf *out)
     bool first = true;
     rd_strbuf_add(out, word, l->hosts_skip);
     for (const char *p = word + l->hosts_skip; *p;) {
-        const size_t n = strcspn(p, ","), name = strcspn(p, ":,");
-        if (n > 0 && !is_dead(l, p, name)) {
+        const size_t n = strcspn(p, ",");
+        if (n > 0 && !is_dead(l, p, n)) {
             if (!first) rd_strbuf_puts(out, ",");
             rd_strbuf_add(out, p, n);
             first = false;
@@ -334,9 +424,10 @@ static rd_code file_without(const launch_line *l, char path[4096], rd_status *st
     int fd = -1;
     RD_TRY(rd_file_read(l->argv[l->file_at] + l->file_skip, RD_EUSAGE, &text, &size, st));
     for (const char *p = text; *p;) {
-        const size_t whole = strcspn(p, "\n"), lead = strspn(p, " \t\r");
-        if (!is_dead(l, p + lead, strcspn(p + lead, " \t\r\n#:")))
-            rd_strbuf_add(&left, p, whole + (p[whole] == '\n'));
+        const size_t whole = strcspn(p, "\n");
+        const char *entry = p;
+        const size_t k = hostfile_entry(&entry, strcspn(p, "#\n"));
+        if (!is_dead(l, entry, k)) rd_strbuf_add(&left, p, whole + (p[whole] == '\n'));
         p += whole + (p[whole] == '\n');
     }
     snprintf(path, 4096, "%.3900s/run_dist_hosts.XXXXXX", folder && folder[0] ? folder : "/tmp");
@@ -361,7 +452,10 @@ rd_code launch_without_dead(const launch_line *l, launch_words *out, rd_status *
     RD_TRY(st->code);
     memcpy(out->argv, l->argv, (size_t)l->n * sizeof *out->argv);
     for (int i = 0; i < l->n_hosts; i++) out->n_dead += l->host[i].dead;
-    if (l->np_at >= 0) out->n_ranks = strtoll(l->argv[l->np_at] + l->np_skip, NULL, 10);
+    if (l->np_at >= 0) {
+        const char *count = l->argv[l->np_at] + l->np_skip;
+        out->n_ranks = rd_host_count(count, strlen(count), RD_MOST_RANKS);
+    }
     if (out->n_dead == 0) goto done;
     if (l->hosts_at >= 0) {
         list_without(l, &hosts);

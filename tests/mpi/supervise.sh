@@ -92,7 +92,7 @@ expect "all hosts at first, then those that live" 0 "no ssh login on node9" agai
     mpirun -np 6 -H "$here:2,node8:2,node9:2" -mca plm_rsh_args "-p 12345" run_dist --logdir=f
 expect "the first start is as it was typed" 0 "^-np 6 -H $here:2,node8:2,node9:2 " head -n 1 calls
 expect "then without the host and its ranks" 0 "^-np 4 -H $here:2,node8:2 -mca plm_rsh_args -p 12345 run_dist --logdir=f" tail -n 1 calls
-expect "asked as mpirun would" 0 "BatchMode=yes .*-p 12345 node8 true" cat asked
+expect "asked as mpirun would" 0 "BatchMode=yes .*-p 12345 -- node8 true" cat asked
 expect "this host is not asked" 1 "" grep -w -- "$here" asked
 mkdir tmp
 export TMPDIR=$work/tmp

@@ -404,7 +404,12 @@ static void test_host_lists(void **state)
                  {"", 0, 0, ""},
                  {"a:2,,b", 0, 0, ""},
                  {"-oProxyCommand=x:2", 0, 0, ""},
-                 {"a;b", 0, 0, ""}};
+                 {"a;b", 0, 0, "'a;b' is not a host name"},
+                 {"-lroot@a", 0, 0, "'-lroot@a' is not a host name"},
+                 {"me;x@a", 0, 0, "'me;x@a' is not a host name"},
+                 {"a\x1b[2J", 0, 0, "'a\\u001b[2J' is not a host name"},
+                 {"[fe80::1]:2", 0, 0, "'[fe80::1]:2' is an IPv6 address"},
+                 {"a:99999999999999999999", 0, 0, "must be a number, 1 .. 4096"}};
     (void)state;
     for (int i = 0; i < COUNT(cases); i++) {
         rd_status st = {0};
@@ -444,6 +449,12 @@ static void test_host_file(void **state)
     } bad[] = {{"x slots=0\n", ":1: 'slots=0' must be a number, 1 .. 4096; write: name slots=2"},
                {"x slots=2x\n", "'slots=2x' must be"},
                {"x slots=100000\n", "'slots=100000' must be"},
+               {"x slots=99999999999999999999\n", "must be a number, 1 .. 4096"},
+               {"x max_slots=99999999999999999999\n", "must be a number, 1 .. 1000000"},
+               {"x max-slots=0\n", "must be a number, 1 .. 1000000"},
+               {"x user=-oProxyCommand=y\n", "'user=-oProxyCommand=y' is not a user's name"},
+               {"x user=\n", "'user=' is not a user's name"},
+               {"-x slots=1\n", ":1: '-x' is not a host name"},
                {"x slots=2 port=0\n", "'port=0' must be a number, 1 .. 65535"}};
     for (int i = 0; i < COUNT(bad); i++) {
         st = (rd_status){0};

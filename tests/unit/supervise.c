@@ -142,12 +142,12 @@ static void asks_as_mpirun_does(void **state)
         const char *line, *want; /* NULL: not by ssh */
     } t[] = {
         {"mpirun -H a,b p",
-         "ssh -o BatchMode=yes -o ConnectTimeout=5 -o ConnectionAttempts=1 b true"},
+         "ssh -o BatchMode=yes -o ConnectTimeout=5 -o ConnectionAttempts=1 -- b true"},
         {"mpirun -H a,b -mca plm_rsh_args -F*/k/ssh_config p",
-         "ssh -o BatchMode=yes -o ConnectTimeout=5 -o ConnectionAttempts=1 -F /k/ssh_config b "
+         "ssh -o BatchMode=yes -o ConnectTimeout=5 -o ConnectionAttempts=1 -F /k/ssh_config -- b "
          "true"},
         {"mpirun -H a,b --prtemca plm_ssh_agent /usr/bin/ssh*-x p",
-         "/usr/bin/ssh -x -o BatchMode=yes -o ConnectTimeout=5 -o ConnectionAttempts=1 b true"},
+         "/usr/bin/ssh -x -o BatchMode=yes -o ConnectTimeout=5 -o ConnectionAttempts=1 -- b true"},
         {"mpirun -H a,b -mca plm_rsh_agent sh p", NULL},
         {"mpirun -H a,b -mca plm_rsh_agent rsh p", NULL},
     };
@@ -195,6 +195,111 @@ static void refuses_what_it_cannot_share_out(void **state)
     }
 }
 
+/* What a list of hosts or a hostfile says, or what is wrong with it. */
+static void checks_names_and_slots(void **state)
+{
+    static const struct {
+        const char *list, *file; /* one of them */
+        const char *says;        /* of the error; NULL: none */
+        int n;
+        int64_t slots; /* of the first host */
+    } t[] = {
+        {"a,-oProxyCommand=touch${IFS}pwn:2", NULL, "'-oProxyCommand=touch${IFS}pwn:2' is not", 0,
+         0},
+        {"a,b c", NULL, "'b c' is not", 0, 0},
+        {"a;b", NULL, "'a;b' is not", 0, 0},
+        {"a,$(b)", NULL, "'$(b)' is not", 0, 0},
+        {"a,b\x1b[2J", NULL, "'b\\u001b[2J' is not", 0, 0},
+        {"-lroot@a", NULL, "'-lroot@a' is not", 0, 0},
+        {"+n0", NULL, "'+n0' is not", 0, 0},
+        {"a,:2", NULL, "an entry without a name", 0, 0},
+        {"a:99999999999999999999", NULL, "'99999999999999999999' is not a number of slots", 0, 0},
+        {"a:9223372036854775807,a:9223372036854775807", NULL, "is not a number of slots", 0, 0},
+        {"a:1000000,b:1", NULL, "more than 1000000 slots", 0, 0},
+        {"a:999999,a:2", NULL, "more than 1000000 slots", 0, 0},
+        {"a:1000000", NULL, NULL, 1, 1000000},
+        {"a:0", NULL, "'0' is not a number of slots", 0, 0},
+        {"a:-3", NULL, "'-3' is not a number of slots", 0, 0},
+        {"a:0x2", NULL, "'0x2' is not a number of slots", 0, 0},
+        {"a: 2", NULL, "' 2' is not a number of slots", 0, 0},
+        {"me@a:2,me@a", NULL, NULL, 1, 3},
+        {"a:*,b", NULL, NULL, 2, 0},
+        {"[fe80::1]:2,b", NULL, NULL, 2, 2},
+        {"[fe80::1", NULL, "'[fe80::1' is not", 0, 0},
+        {"[b]:2", NULL, "'[b]:2' is not", 0, 0},
+        {NULL, "a slots=1\n-oProxyCommand=x slots=1\n", ":2: '-oProxyCommand=x' is not", 0, 0},
+        {NULL, "a slots=1\n\n  `b` slots=1\n", ":3: '`b`' is not", 0, 0},
+        {NULL, "a slots=99999999999999999999\n", ":1: '99999999999999999999' is not a number", 0,
+         0},
+        {NULL, "a slots=2 max_slots=99999999999999999999\n", ":1: '99999999999999999999' is", 0, 0},
+        {NULL, "a max-slots = 0\n", ":1: '0' is not a number", 0, 0},
+        {NULL, "a slots=\n", ":1: '' is not a number", 0, 0},
+        {NULL, "a slots=4 max_slots=2\n", ":1: 4 slots are more than max_slots=2", 0, 0},
+        {NULL, "a slots=600000\nb slots=600000\n", ":2: the hosts have more than 1000000", 0, 0},
+        {NULL, "a\tslots = 3 max_slots=9 # one\r\nb user=x=y\n", NULL, 2, 3},
+        {NULL, "fe80::1 slots=2\nme@b slots 4\n", NULL, 2, 2},
+    };
+    char name[] = "/tmp/run_dist_test.XXXXXX", option[100];
+    const int fd = mkstemp(name);
+    (void)state;
+    assert_true(fd >= 0);
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+        launch_line l;
+        rd_status st = {0};
+        char mpirun[] = "mpirun", list[200], program[] = "p",
+             *argv[] = {mpirun, option, list, program, NULL};
+        snprintf(option, sizeof option, "%s", t[i].list ? "-H" : "--hostfile");
+        snprintf(list, sizeof list, "%s", t[i].list ? t[i].list : name);
+        if (t[i].file) {
+            assert_int_equal(ftruncate(fd, 0), 0);
+            assert_int_equal(pwrite(fd, t[i].file, strlen(t[i].file), 0), strlen(t[i].file));
+        }
+        launch_read(argv, 4, &l);
+        assert_int_equal(launch_hosts(&l, &st), t[i].says ? RD_EUSAGE : RD_OK);
+        if (t[i].says && !strstr(st.msg, t[i].says)) fail_msg("%zu: %s", i, st.msg);
+        if (!t[i].says) {
+            assert_int_equal(l.n_hosts, t[i].n);
+            assert_int_equal(l.host[0].slots, t[i].slots);
+        }
+        launch_release(&l);
+    }
+    close(fd);
+    unlink(name);
+}
+
+/* Counts at the ends of their range: no sum or product may overflow. */
+static void fits_large_counts(void **state)
+{
+    launch_host h[3] = {{.slots = INT64_MAX}, {.slots = INT64_MAX}, {.slots = 1, .dead = true}};
+    launch_line l = {.host = h, .n_hosts = 3};
+    (void)state;
+    assert_int_equal(launch_fit(&l, 7), 7);
+    assert_int_equal(launch_fit(&l, INT64_MAX), INT64_MAX);
+    h[0].slots = 0; /* not known: two thirds of the ranks */
+    assert_int_equal(launch_fit(&l, 9), 6);
+    assert_int_equal(launch_fit(&l, 10), 6);
+    assert_true(launch_fit(&l, INT64_MAX) == INT64_MAX / 3 * 2);
+    check_without("mpirun -np 99999999999999999999 -H a:2,b:2 p", 1,
+                  "mpirun -np 99999999999999999999 -H b:2 p"); /* mpirun refuses it */
+    check_without("mpirun -H a:2,b:2 p -n name", 1, "mpirun -H b:2 p -n name");
+    check_without("mpirun -np 4 -H me@a:2,[fe80::1]:2 p", 2, "mpirun -np 2 -H me@a:2 p");
+}
+
+static void refuses_to_probe_an_option(void **state)
+{
+    static const char *const names[] = {"-oProxyCommand=x", "a b", "", "a;b"};
+    char mpirun[] = "mpirun", *argv[] = {mpirun, NULL}, **words = NULL;
+    launch_line l;
+    rd_strbuf b = {0};
+    (void)state;
+    launch_read(argv, 1, &l);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        assert_false(launch_probe(&l, names[i], &b, &words));
+        assert_null(words);
+    }
+    rd_strbuf_release(&b);
+}
+
 static void knows_this_host(void **state)
 {
     char own[200] = "", text[600], *argv[MOST];
@@ -231,4 +336,6 @@ static void judges_a_status(void **state)
 
 RD_TESTS("supervise", TEST(finds_the_log_folder), TEST(leaves_hosts_out),
          TEST(leaves_lines_of_a_hostfile_out), TEST(asks_as_mpirun_does),
-         TEST(refuses_what_it_cannot_share_out), TEST(knows_this_host), TEST(judges_a_status))
+         TEST(refuses_what_it_cannot_share_out), TEST(knows_this_host),
+         TEST(checks_names_and_slots), TEST(fits_large_counts), TEST(refuses_to_probe_an_option),
+         TEST(judges_a_status))
