@@ -1,21 +1,19 @@
 /* watch_net.c -- the watch's own connections between hosts, see watch_net.h.
  *
- * The connections are plain TCP, one per host. Rank 0 listens on a port that the kernel chooses. It
- * sends its addresses and a random token to the other ranks through the communicator, and accepts
- * the connections that return the token. Messages are structs of fixed layout. All ranks run the
- * same program, which is checked before.
+ * The connections are plain TCP, one per host. Rank 0 learns the addresses of all hosts through the
+ * communicator, chooses its own address that they reach, and listens there at a port that the
+ * kernel chooses. It sends address, port and a random key to the other ranks through the
+ * communicator. watch_call.c lets both ends of a connection prove that they know the key. If some
+ * host does not arrive, rank 0 tries its next address once. Messages are structs of fixed layout.
+ * All ranks run the same program, which is checked before.
  *
  * A message is sent whole or the connection is closed. A few hundred bytes per second do not fit
  * only if the connection has been dead for long. */
 #include "watch_net.h"
+#include "watch_call.h"
 #include "rd/clock.h"
-#include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netinet/tcp.h>
-#include <poll.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,21 +21,20 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { MAX_ADDRESSES = 16, SLICE_MS = 100, OPEN_SLICES = 30, TOKEN_SLICES = 5 };
+enum { OPEN_MS = 3000, ANSWER_MS = 500, MOST_ROUNDS = 2 };
 
 /* What rank 0 sends to the leaders before they connect. */
 typedef struct invitation {
-    uint64_t token;
-    uint16_t port; /* network order; 0: rank 0 cannot listen */
-    int16_t n;
-    uint32_t address[MAX_ADDRESSES]; /* network order */
+    unsigned char key[RD_SIPHASH_KEY_BYTES];
+    uint32_t address; /* network order */
+    uint16_t port;    /* network order; 0: rank 0 listens no more */
 } invitation;
 
-/* The first message of a leader. */
-typedef struct hello {
-    uint64_t token;
-    int32_t host, n_local;
-} hello;
+/* What a leader sends to rank 0 before that, through the communicator. */
+typedef struct introduction {
+    int32_t host, n_local, n_addresses;
+    rd_call_address address[RD_CALL_ADDRESSES];
+} introduction;
 
 /* The head of a message of a leader; the beats follow. */
 typedef struct watch_net_head {
@@ -60,219 +57,170 @@ struct rd_net {
     watch_net_line *line; /* owned; [n_lines] */
 };
 
-static void set_socket_options(int fd)
-{
-    const int on = 1;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
-}
-
-/* Waits for an event of fd. *slices: how many times to poll at most. It is not a point in time: on
- * a machine that stood still meanwhile, bytes that arrived are still received. */
-static bool wait_fd(int fd, short what, int *slices)
-{
-    for (; *slices > 0; --*slices) {
-        struct pollfd p = {.fd = fd, .events = what};
-        const int r = poll(&p, 1, SLICE_MS);
-        if (r > 0) return true;
-        if (r < 0 && errno != EINTR) return false;
-    }
-    return false;
-}
-
-/* Sends or receives exactly n bytes. */
-static bool transfer_all(int fd, void *p, size_t n, bool out, int slices)
-{
-    for (size_t at = 0; at < n;) {
-        const ssize_t r = out ? send(fd, (char *)p + at, n - at, MSG_NOSIGNAL)
-                              : recv(fd, (char *)p + at, n - at, 0);
-        if (r > 0)
-            at += (size_t)r;
-        else if (r == 0 || (errno != EAGAIN && errno != EINTR) ||
-                 !wait_fd(fd, out ? POLLOUT : POLLIN, &slices))
-            return false;
-    }
-    return true;
-}
-
 /* ---- start and end ---- */
 
-/* Listens, and fills in the invitation. Returns the socket; -1: failed. */
-static int net_listen(invitation *v)
+/* What rank 0 knows of the other hosts. Index h belongs to host h + 1. */
+typedef struct guests {
+    rd_call_address (*address)[RD_CALL_ADDRESSES]; /* owned; [n_hosts - 1] */
+    int *n_addresses, *n_local;                    /* owned; [n_hosts - 1]; n_local 0: unknown */
+} guests;
+
+static void guests_release(guests *g)
 {
-    struct sockaddr_in any = {.sin_family = AF_INET};
-    socklen_t n = sizeof any;
-    struct ifaddrs *all = NULL;
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&any, sizeof any) != 0 || listen(fd, 64) != 0 ||
-        getsockname(fd, (struct sockaddr *)&any, &n) != 0 || getifaddrs(&all) != 0 ||
-        getrandom(&v->token, sizeof v->token, 0) != (ssize_t)sizeof v->token) {
-        if (all) freeifaddrs(all);
-        if (fd >= 0) close(fd);
-        return -1;
-    }
-    for (const struct ifaddrs *i = all; i && v->n < MAX_ADDRESSES; i = i->ifa_next) {
-        if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET) continue;
-        if ((i->ifa_flags & IFF_LOOPBACK) || !(i->ifa_flags & IFF_UP)) continue;
-        v->address[v->n++] =
-            ((const struct sockaddr_in *)(const void *)i->ifa_addr)->sin_addr.s_addr;
-    }
-    freeifaddrs(all);
-    v->port = any.sin_port;
-    set_socket_options(fd);
-    return fd;
+    free(g->address);
+    free(g->n_addresses);
+    free(g->n_local);
 }
 
-/* Connects to all addresses at once, because some may belong to a bridge that nobody reaches.
- * Returns the number of connections in progress. */
-static int net_connect_all(const invitation *v, struct pollfd p[MAX_ADDRESSES])
+/* Collective. Rank 0 learns the addresses and the number of ranks of each host. */
+static rd_code net_introduce(rd_comm *c, guests *g, rd_status *st)
 {
-    int n = 0;
-    for (int i = 0; i < v->n; i++) {
-        const struct sockaddr_in to = {
-            .sin_family = AF_INET, .sin_port = v->port, .sin_addr.s_addr = v->address[i]};
-        int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-        if (fd >= 0 && connect(fd, (const struct sockaddr *)&to, sizeof to) != 0 &&
-            errno != EINPROGRESS) {
-            close(fd);
-            fd = -1;
-        }
-        p[i] = (struct pollfd){.fd = fd, .events = POLLOUT};
-        n += fd >= 0;
+    const rd_world *w = rd_comm_world(c);
+    const bool leader = w->local_rank == 0 && w->host_index > 0;
+    introduction mine = {.host = w->host_index, .n_local = w->local_size};
+    char *all = NULL;
+    int64_t *len = NULL;
+    if (leader) mine.n_addresses = rd_call_own(mine.address);
+    if (w->rank == 0) {
+        const size_t n = (size_t)w->n_hosts;
+        *g = (guests){calloc(n, sizeof *g->address), calloc(n, sizeof(int)),
+                      calloc(n, sizeof(int))};
+        if (!g->address || !g->n_addresses || !g->n_local)
+            rd_fail(st, RD_EENV, "out of memory for the watch of %d hosts", w->n_hosts);
     }
-    return n;
-}
-
-/* Connects to rank 0. Returns the socket; -1: none. It tries again if rank 0 closed the connection:
- * rank 0 waits only a short time for the first message, which a busy machine may delay. */
-static int net_call_root(const invitation *v, const hello *h)
-{
-    struct pollfd p[MAX_ADDRESSES];
-    int found = -1, under_way = 0;
-    for (int left = OPEN_SLICES; found < 0 && left > 0; left--) {
-        if (under_way == 0) under_way = net_connect_all(v, p);
-        if (poll(p, (nfds_t)v->n, SLICE_MS) < 0 && errno != EINTR) break;
-        for (int i = 0; i < v->n && found < 0; i++) {
-            if (p[i].fd < 0 || !p[i].revents) continue;
-            int err = 0;
-            uint64_t echo = 0;
-            socklen_t n = sizeof err;
-            hello mine = *h;
-            (void)getsockopt(p[i].fd, SOL_SOCKET, SO_ERROR, &err, &n);
-            if (err == 0 && transfer_all(p[i].fd, &mine, sizeof mine, true, TOKEN_SLICES) &&
-                transfer_all(p[i].fd, &echo, sizeof echo, false, OPEN_SLICES) && echo == ~v->token)
-                found = p[i].fd;
-            else
-                close(p[i].fd);
-            p[i].fd = -1;
-            under_way--;
-        }
-        if (found < 0 && under_way == 0) (void)poll(NULL, 0, SLICE_MS); /* refused at once */
-    }
-    for (int i = 0; under_way > 0 && i < v->n; i++)
-        if (p[i].fd >= 0) close(p[i].fd);
-    if (found >= 0) set_socket_options(found);
-    return found;
-}
-
-/* Accepts the connections of the other hosts' leaders. A leader that connects again has given up
- * its first connection. */
-static void net_accept_leaders(rd_net *net, int listener, uint64_t token)
-{
-    int missing = net->n_lines, slices = OPEN_SLICES + TOKEN_SLICES;
-    while (missing > 0 && wait_fd(listener, POLLIN, &slices)) {
-        const int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        hello h = {0};
-        uint64_t echo = ~token;
-        if (fd < 0 || !transfer_all(fd, &h, sizeof h, false, TOKEN_SLICES) || h.token != token ||
-            h.host < 1 || h.host > net->n_lines ||
-            !transfer_all(fd, &echo, sizeof echo, true, TOKEN_SLICES)) {
-            if (fd >= 0) close(fd);
-            slices--;
+    RD_TRY(rd_comm_gather(c, &mine, leader ? (int64_t)sizeof mine : 0, &all, &len, st));
+    const char *at = all;
+    for (int r = 0; w->rank == 0 && r < w->size; at += len[r++]) {
+        introduction i;
+        if (len[r] != (int64_t)sizeof i) continue;
+        memcpy(&i, at, sizeof i);
+        if (i.host < 1 || i.host >= w->n_hosts || i.n_local < 1 || i.n_local >= w->size ||
+            i.n_addresses < 0 || i.n_addresses > RD_CALL_ADDRESSES)
             continue;
-        }
-        set_socket_options(fd);
-        watch_net_line *l = &net->line[h.host - 1];
-        if (l->fd >= 0)
-            close(l->fd);
-        else
-            missing--;
-        l->fd = fd;
-        l->want = (size_t)h.n_local * sizeof(rd_beat) + sizeof(watch_net_head);
+        memcpy(g->address[i.host - 1], i.address, sizeof i.address);
+        g->n_addresses[i.host - 1] = i.n_addresses;
+        g->n_local[i.host - 1] = i.n_local;
     }
+done:
+    free(all);
+    free(len);
+    return st->code;
+}
+
+/* For rank 0. Chooses its addresses, the best one first. Returns their number. */
+static int net_choose(const rd_world *w, const guests *g, uint32_t best[RD_CALL_ADDRESSES])
+{
+    rd_call_address own[RD_CALL_ADDRESSES];
+    const int n = rd_call_own(own);
+    return rd_call_choose(own, n, (const rd_call_address(*)[RD_CALL_ADDRESSES])g->address,
+                          g->n_addresses, w->n_hosts - 1, getenv("OMPI_MCA_btl_tcp_if_include"),
+                          getenv("OMPI_MCA_btl_tcp_if_exclude"), rd_call_route, best);
+}
+
+/* Collective. Connects the hosts that have no connection yet, at one address of rank 0. missing:
+ * [n_hosts]; 1: the host has no connection, the same on all ranks afterwards. */
+static rd_code net_round(rd_comm *c, rd_net *net, uint32_t address, double *missing, bool *listens,
+                         rd_status *st)
+{
+    const rd_world *w = rd_comm_world(c);
+    const bool root = w->rank == 0, leader = net && !root;
+    invitation v = {.address = address};
+    int listener = -1, *fd = NULL;
+    if (root) {
+        fd = calloc((size_t)w->n_hosts, sizeof *fd);
+        if (!fd) rd_fail(st, RD_EENV, "out of memory for the watch of %d hosts", w->n_hosts);
+        if (fd && address && getrandom(v.key, sizeof v.key, 0) == (ssize_t)sizeof v.key)
+            listener = rd_call_listen(address, &v.port);
+    }
+    RD_TRY(rd_comm_agree(c, st));
+    RD_TRY(rd_comm_bcast(c, &v, sizeof v, 0, st));
+    *listens = *listens || v.port != 0;
+    for (int i = 0; v.port && root && i < net->n_lines; i++) fd[i] = net->line[i].fd;
+    if (v.port && root) {
+        rd_call_accept(listener, v.key, net->n_lines, fd, OPEN_MS + ANSWER_MS);
+        for (int i = 0; i < net->n_lines; i++) net->line[i].fd = fd[i];
+    } else if (v.port && leader && net->line[0].fd < 0) {
+        net->line[0].fd = rd_call_root(v.address, v.port, v.key, w->host_index, OPEN_MS);
+    }
+    for (int i = 1; i < w->n_hosts; i++)
+        missing[i] = (root && net->line[i - 1].fd < 0) ||
+                     (leader && i == w->host_index && net->line[0].fd < 0);
+    /* One end may have a connection and the other not. */
+    RD_TRY(rd_comm_max_f64(c, missing, w->n_hosts, st));
+    for (int i = 0; net && i < net->n_lines; i++) {
+        watch_net_line *l = &net->line[i];
+        if (l->fd < 0 || missing[root ? i + 1 : w->host_index] == 0.0) continue;
+        close(l->fd);
+        l->fd = -1;
+    }
+done:
+    if (listener >= 0) close(listener);
+    free(fd);
+    return st->code;
+}
+
+/* Makes the object of rank 0 or of a leader. */
+static rd_net *net_new(const rd_world *w, rd_status *st)
+{
+    rd_net *net = calloc(1, sizeof *net);
+    if (net) net->line = calloc((size_t)w->n_hosts, sizeof *net->line);
+    if (!net || !net->line) {
+        rd_fail(st, RD_EENV, "out of memory for the watch of %d hosts", w->n_hosts);
+        free(net);
+        return NULL;
+    }
+    net->root = w->rank == 0;
+    net->n_local = w->local_size;
+    net->n_lines = net->root ? w->n_hosts - 1 : 1;
+    for (int i = 0; i < net->n_lines; i++) net->line[i].fd = -1;
+    return net;
 }
 
 rd_code rd_net_open(rd_comm *c, rd_net **out, char why[200], rd_status *st)
 {
     const rd_world *w = rd_comm_world(c);
     const bool root = w->rank == 0, leader = w->local_rank == 0 && w->host_index > 0;
-    invitation v = {0};
-    int listener = -1;
+    guests g = {0};
+    uint32_t best[RD_CALL_ADDRESSES] = {0};
     double *missing = NULL; /* [n_hosts]; 1: the host has no connection to rank 0's host */
-    int n_missing = 0;
+    int n_missing = 0, n_best = 0;
+    bool listens = false;
     rd_net *net = NULL;
     *out = NULL;
     why[0] = '\0';
     if (w->n_hosts == 1) return st->code;
     missing = calloc((size_t)w->n_hosts, sizeof *missing);
     if (!missing) rd_fail(st, RD_EENV, "out of memory for the watch of %d hosts", w->n_hosts);
-    if (root || leader) {
-        net = calloc(1, sizeof *net);
-        if (net) net->line = calloc((size_t)w->n_hosts, sizeof *net->line);
-        if (!net || !net->line)
-            rd_fail(st, RD_EENV, "out of memory for the watch of %d hosts", w->n_hosts);
-        if (net && net->line) {
-            net->root = root;
-            net->n_local = w->local_size;
-            net->n_lines = root ? w->n_hosts - 1 : 1;
-            for (int i = 0; i < net->n_lines; i++) net->line[i].fd = -1;
-            if (root) listener = net_listen(&v);
-        }
-    }
+    if (root || leader) net = net_new(w, st);
     RD_TRY(rd_comm_agree(c, st));
-    RD_TRY(rd_comm_bcast(c, &v, sizeof v, 0, st));
-    if (net && v.port) {
-        if (root)
-            net_accept_leaders(net, listener, v.token);
-        else {
-            const hello h = {v.token, w->host_index, w->local_size};
-            net->line[0].fd = net_call_root(&v, &h);
-            net->line[0].want = sizeof(rd_net_order);
-        }
+    RD_TRY(net_introduce(c, &g, st));
+    if (root) n_best = net_choose(w, &g, best);
+    for (int k = 0; k < MOST_ROUNDS && (k == 0 || n_missing > 0); k++) {
+        RD_TRY(net_round(c, net, k < n_best ? best[k] : 0, missing, &listens, st));
+        n_missing = 0;
+        for (int i = 1; i < w->n_hosts; i++) n_missing += missing[i] != 0.0;
     }
     for (int i = 0; net && i < net->n_lines; i++) {
         watch_net_line *l = &net->line[i];
         l->heard_ns = rd_now_ns();
-        if (l->fd < 0) {
-            missing[root ? i + 1 : w->host_index] = 1.0;
-            continue;
-        }
+        if (l->fd < 0) continue;
+        l->want = root ? (size_t)g.n_local[i] * sizeof(rd_beat) + sizeof(watch_net_head)
+                       : sizeof(rd_net_order);
         l->in = malloc(l->want);
         if (!l->in) rd_fail(st, RD_EENV, "out of memory for the watch");
     }
     RD_TRY(rd_comm_agree(c, st));
-    /* One end may have a connection and the other not. */
-    RD_TRY(rd_comm_max_f64(c, missing, w->n_hosts, st));
-    for (int i = 1; i < w->n_hosts; i++) {
-        if (missing[i] == 0.0) continue;
-        n_missing++;
-        if (root && net->line[i - 1].fd >= 0) {
-            close(net->line[i - 1].fd);
-            net->line[i - 1].fd = -1;
-        }
-    }
     if (n_missing > 0)
         snprintf(why, 200,
                  "%d of %d other hosts cannot open a TCP connection to rank 0's host (%s); let a "
                  "firewall pass all ports between the hosts",
-                 n_missing, w->n_hosts - 1, v.port ? "no answer in 3 s" : "it cannot listen");
+                 n_missing, w->n_hosts - 1, listens ? "no answer in 3 s" : "it cannot listen");
     if (leader && missing[w->host_index] != 0.0) goto done; /* it watches only its own host */
     *out = net;
     net = NULL;
 done:
     free(missing);
-    if (listener >= 0) close(listener);
+    guests_release(&g);
     rd_net_close(net);
     return st->code;
 }
@@ -343,12 +291,30 @@ void rd_net_send_beats(rd_net *n, const rd_beat *b, int n_beats, int abort_code)
     free(m);
 }
 
+/* Returns whether a peer may name this code, or 0. */
+static bool is_exit_code(int32_t code)
+{
+    return code >= 0 && code <= 255;
+}
+
+/* Returns whether a leader may send these bytes as a beat: only of a rank of its host, in a known
+ * phase. */
+static bool beat_is_sound(const unsigned char *bytes, int host, int n_all, rd_beat *b)
+{
+    /* A bool that holds another byte may not even be read. */
+    if (bytes[offsetof(rd_beat, still)] > 1 || bytes[offsetof(rd_beat, gone)] > 1) return false;
+    memcpy(b, bytes, sizeof *b);
+    return b->rank >= 0 && b->rank < n_all && b->host_index == host && b->phase >= 0 &&
+           b->phase < RD_N_PHASES && isfinite(b->age_s) && memchr(b->host, '\0', sizeof b->host);
+}
+
 bool rd_net_receive_order(rd_net *n, rd_net_order *o)
 {
     bool any = false;
     while (n && net_receive_one(&n->line[0])) {
         memcpy(o, n->line[0].in, sizeof *o);
         any = true;
+        if (o->abort_code != RD_NET_DONE && !is_exit_code(o->abort_code)) o->abort_code = 0;
     }
     return any;
 }
@@ -365,11 +331,11 @@ void rd_net_receive_beats(rd_net *n, rd_beat *all, int n_all, int *abort_code)
         while (net_receive_one(l)) {
             watch_net_head h;
             memcpy(&h, l->in, sizeof h);
-            if (h.abort_code && !*abort_code) *abort_code = h.abort_code;
+            if (is_exit_code(h.abort_code) && !*abort_code) *abort_code = h.abort_code;
             for (int k = 0; k < h.n && sizeof h + (size_t)(k + 1) * sizeof *all <= l->want; k++) {
                 rd_beat b;
-                memcpy(&b, l->in + sizeof h + (size_t)k * sizeof b, sizeof b);
-                if (b.rank >= 0 && b.rank < n_all) all[b.rank] = b;
+                if (beat_is_sound(l->in + sizeof h + (size_t)k * sizeof b, i + 1, n_all, &b))
+                    all[b.rank] = b;
             }
         }
     }

@@ -1,7 +1,8 @@
 /* watch_net.h -- the watch's own connections between hosts.
  *
  * Rank 0 and the leader of each other host (its lowest rank) exchange messages once a second. No
- * function here blocks, except rd_net_open, which takes up to three seconds. */
+ * function here blocks, except rd_net_open, which takes up to three seconds for each of two
+ * addresses of rank 0. */
 #ifndef RD_WATCH_NET_H
 #define RD_WATCH_NET_H
 
