@@ -47,12 +47,16 @@ a login_user=a;b\n|hosts:1: 'a;b' is no user name
 -oProxyCommand=x\n|hosts:1: '-oProxyCommand=x' is no host name
 a,b slots=2\n|hosts:1: 'a,b' is no host name
 a:2\n|hosts:1: 'a:2' is no host name
+a\033[2Jb\n|hosts:1: 'a?.2Jb' is no host name
+$(id)\n|hosts:1: '.(id)' is no host name
+.a\n|hosts:1: '.a' is no host name
+\xc3\xa9\n|is no host name
 a\nb\na slots=2\n|hosts:3: host 'a' is listed twice
 END
 rm hosts
 expect "no hosts file" 2 "no hosts file 'hosts'" cluster status
 printf '# first this one\r\nnode1 slots=3  # three\r\n\nnode2\tslots=2 user=ann port=2022 login_user=bob login_port=2200' > hosts
-expect "comments, tabs, line ends of Windows, no last line end" 0 "ssh_config node2 true" cluster status
+expect "comments, tabs, line ends of Windows, no last line end" 0 "ssh_config -- node2 true" cluster status
 
 # --- docker/cluster: what it would do; one row: options and command, a piece of what is printed
 echo '{}' > c.json
@@ -61,16 +65,16 @@ while IFS='|' read -r args want; do
     expect "dry run: $args" 0 "$want" cluster $args
 done << 'END'
 keys|^+ ssh-keygen -q -t ed25519 -N '' -C run_dist_cluster -f .*/own/id
-distribute|^+ ssh -p 2200 -l bob node2 sh -s
+distribute|^+ ssh -p 2200 -l bob -- node2 sh -s
 distribute|file='.run_dist_cluster/node2/authorized_keys'
 --engine ssh distribute|file='.ssh/authorized_keys'
 up|--network host --ipc host --cap-add SYS_PTRACE
 up|image='run_dist:0.1.0'
 --image=here/run_dist:2 up|image='here/run_dist:2'
---engine worker up|^+ scp .*/docker/worker node1:.run_dist_cluster/node1/worker
+--engine worker up|^+ scp -- .*/docker/worker node1:.run_dist_cluster/node1/worker
 --engine ssh up|node2: its own sshd on port 2022, nothing to start
 --mount /data --mount /home/ann up|mounts='/data /home/ann'
-status|^+ ssh -F .*/own/ssh_config node1 true
+status|^+ ssh -F .*/own/ssh_config -- node1 true
 doctor|^+ docker run .* -np 2 .* --map-by node hostname
 run c.json --logdir=logs/x|^+ docker run --rm --init .* run_dist:0.1.0 mpirun .* run_dist --config_file=c.json --logdir=logs/x$
 --engine ssh run c.json|mpirun .*--hostfile .*/own/hostfile -np 5 --bind-to none --map-by slot
@@ -82,8 +86,8 @@ run c.json --logdir=logs/x|^+ docker run --rm --init .* run_dist:0.1.0 mpirun .*
 --engine ssh --network 10.0.0.0/24 run c.json|oob_tcp_if_include 10.0.0.0/24 -mca btl_tcp_if_include 10.0.0.0/24
 --engine ssh --ports 46000 run c.json|oob_tcp_dynamic_ipv4_ports 46000-46049 -mca btl_tcp_port_min_v4 46050 -mca btl_tcp_port_range_v4 100
 --engine ssh --mpi=--tag-output run c.json --set threads=1|--tag-output run_dist --config_file=c.json --set threads=1
-shell node2 hostname|^+ ssh -t -F .*/own/ssh_config node2 hostname
-down|^+ ssh -p 2200 -l bob node2 sh -s
+shell node2 hostname|^+ ssh -t -F .*/own/ssh_config -- node2 hostname
+down|^+ ssh -p 2200 -l bob -- node2 sh -s
 --engine podman down --forget|grep -vxF "restrict,pty $key run_dist_cluster"
 END
 # The line is written for the mpirun that is found: what it says of its version, a piece of the line.
@@ -127,10 +131,47 @@ run none.json|no config 'none.json'
 --image a;b up|'a;b' may contain only letters
 --mount data up|--mount 'data' must begin with /
 --docker_args $(id) up|--docker_args takes plain words only
+--program run_dist';id;' status|--program takes plain words only
+--program $(id) status|--program takes plain words only
+--program=-x status|--program takes plain words only and is no option, not '-x'
 down --all|down takes --forget, not '--all'
 shell node3|no host 'node3'
 END
 expect "no password anywhere" 1 "" grep -n -i -E 'sshpass|--password |StrictHostKeyChecking[ =]no' "$docker/cluster" "$docker/worker"
+
+# --- docker/cluster: where a host's key comes from, and what reaches a shell there. The other host is a folder here.
+mkdir -p fake host home/.ssh
+# shellcheck disable=SC2016 # scripts
+printf '#!/bin/bash\nfor w; do [ "$w" != -- ] || break; shift; done\nshift 2\ncase $* in cat*) cat readable 2> /dev/null ;; *) cd host && exec "$@" ;; esac\n' > fake/ssh
+printf '#!/bin/sh\necho "$*" >> scanned\necho "node1 ssh-ed25519 %s"\n' "$(echo scanned-key-of-another-machine-- | base64)" > fake/ssh-keyscan
+chmod 755 fake/*
+echo node1 > hosts
+real() { HOME=$work/home PATH=$work/fake:$PATH timeout 60 "$docker/cluster" --dir "$work/real" --hosts hosts --engine ssh --timeout 20 "$@"; }
+expect "a key pair" 0 "" real keys
+expect "a host key that cannot be read" 1 "FAIL node1: its host key cannot be read there .*--trust_scanned_keys" real distribute
+expect "nothing is taken from the network" 1 "" test -e scanned
+expect "nor believed" 1 "" test -e real/known_hosts
+expect "a key from the network, asked for" 0 "WARNING node1: its host key comes from the network and nothing proves it" real --trust_scanned_keys distribute
+expect "the host is behind --" 0 "-- node1$" cat scanned
+rm scanned real/known_hosts
+echo "node1 ssh-ed25519 $(echo known-key | base64)" > home/.ssh/known_hosts
+expect "a key that your own ssh knows" 0 "ok   node1" real distribute
+expect "is the one" 0 "$(echo known-key | base64)" cat real/known_hosts
+rm real/known_hosts
+echo "ssh-ed25519 $(echo read-key | base64) root@node1" > readable
+expect "a key that can be read there" 0 "ok   node1" real distribute
+expect "is the one, first" 0 "$(echo read-key | base64)" cat real/known_hosts
+rm real/known_hosts
+printf 'ssh-rsa $(touch\033[2J) x\n' > readable
+expect "a key that is none" 1 "FAIL node1: 'ssh-rsa .(touch?.2J)' is no ed25519 host key" real distribute
+rm home/.ssh/known_hosts readable
+expect "the scans" 1 "" test -e scanned
+doctored() { real --program "$work/it's; touch pwned" doctor; }
+expect "a program with a quote" 2 "--program takes plain words only" doctored
+expect "no word of it ran" 1 "" test -e host/pwned
+echo 'node1 slots=2' > hosts
+printf '#!/bin/sh\nprintf "a\\033[2Jb\\302\\233c\\n" >&2\nexit 255\n' > fake/ssh
+expect "what another host prints" 1 "^down node1 port 22: a?.2Jb?c$" real status
 
 # --- docker/worker: keys and options it refuses
 mkdir -m 700 keys
@@ -160,6 +201,25 @@ rm keys/authorized_keys|authorized_keys' is missing; cluster distribute writes i
 : > keys/authorized_keys|is empty; cluster distribute writes it
 echo nonsense > keys/authorized_keys|there is no key in
 END
+    # The folders above the keys.
+    good
+    mkdir -p above/keys
+    cp keys/authorized_keys above/keys
+    chmod 700 above/keys
+    above() { timeout 60 sh "$docker/worker" --keys above/keys --check "${root[@]}"; }
+    expect "worker: folders above that are safe" 0 "keys and configuration are fine" above
+    chmod 777 above
+    expect "worker: a folder above that all may write" 2 "'.*/above', above the keys, can be written by others (drwxrwxrwx)" above
+    chmod 1777 above
+    expect "worker: with the sticky bit, as /tmp" 0 "keys and configuration are fine" above
+    chmod 775 above
+    expect "worker: a folder above that a group may write" 2 "'.*/above', above the keys, can be written by others" above
+    chmod 755 above
+    if [ "$(id -u)" -eq 0 ]; then
+        chown 1234 above
+        expect "worker: a folder above of another user" 2 "'.*/above', above the keys, belongs to user 1234" above
+        chown 0 above
+    fi
     good
     [ -d /run/sshd ] || [ "$(id -u)" -ne 0 ] || mkdir -p /run/sshd
     expect "worker: good keys" 0 "keys and configuration are fine" worker
@@ -170,6 +230,8 @@ END
     good
     expect "worker: a port that is none" 2 "--port must be 1 to 65535, not 65536" worker --port 65536
     expect "worker: a port in letters" 2 "--port must be a number, not '12a'" worker --port 12a
+    expect "worker: an address with a line of its own" 2 "--listen must be an address" worker --listen $'127.0.0.1\nPermitRootLogin yes'
+    expect "worker: an address that is an option" 2 "--listen must be an address, not '-x'" worker --listen -x
     expect "worker: an unknown option" 2 "unknown option '--prot'" worker --prot 1
     expect "worker: no folder" 2 "no keys folder 'none'" worker --keys none
     if [ "$(id -u)" -eq 0 ]; then
@@ -210,6 +272,29 @@ END
     wait $pid
     expect "worker: ends with its sshd" 0 "^137$" echo $?
     expect "worker: says so" 0 "error: sshd ended with status 137" cat out
+    # A worker of root ends what came through its port, and nothing of other networks and users.
+    if [ "$(id -u)" -eq 0 ] && command -v setpriv > /dev/null && unshare -n true 2> /dev/null; then
+        good
+        chown -R 0:0 keys
+        chmod 755 "$work"
+        sh "$docker/worker" --keys keys --allow-root --port "$port" --listen 127.0.0.1 > out 2>&1 &
+        pid=$!
+        wait_until 60 listens
+        through=(env SSH_CONNECTION="192.0.2.1 40000 127.0.0.1 $port")
+        "${through[@]}" sleep 1000 & guest=$!
+        "${through[@]}" unshare -n sleep 1000 & contained=$!
+        "${through[@]}" setpriv --reuid 65534 --regid 65534 --clear-groups sleep 1000 & another=$!
+        wait_until 60 sh -c "for p in $guest $contained $another; do grep -q sleep /proc/\$p/comm || exit 1; done"
+        kill -TERM $pid
+        wait $pid
+        expect "worker: a process of its sshd is ended" 1 "" kill -0 $guest
+        expect "worker: one in another network is not" 0 "" kill -0 $contained
+        expect "worker: one of another user is not" 0 "" kill -0 $another
+        kill -KILL $contained $another
+        wait $contained $another $guest 2> /dev/null
+    else
+        skip "not root, or no network of its own"
+    fi
 else
     skip "no sshd"
 fi
