@@ -5,7 +5,7 @@
  * the main thread's lines.
  *
  * What may not be shown is escaped here, once for all messages: a name of the data cannot begin a
- * line of its own, and an escape sequence in it does not reach the terminal.
+ * new line, and an escape sequence in it does not reach the terminal.
  *
  * Terminals and pipes are opened a second time, without blocking. An mpirun that was asked to stop
  * reads no more, and a rank that waited for it would never save. */

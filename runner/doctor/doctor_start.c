@@ -4,6 +4,7 @@
  * a thread limits the time. */
 #include "doctor_impl.h"
 #include "rd/clock.h"
+#include "rd/printable.h"
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -211,7 +212,9 @@ rd_guard *rd_guard_new(double warn_s, double abort_s)
     g->abort_s = abort_s;
     (void)clock_gettime(CLOCK_MONOTONIC, &g->from);
     g->phase = "MPI has been connecting the ranks";
-    (void)gethostname(g->host, sizeof g->host - 1);
+    char host[64] = "";
+    (void)gethostname(host, sizeof host - 1);
+    (void)rd_printable(host, strlen(host), false, g->host, sizeof g->host);
     (void)pthread_mutex_init(&g->lock, NULL);
     (void)pthread_condattr_init(&monotonic);
     (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);

@@ -4,19 +4,21 @@
  *     watch CASE [STEPS]
  *
  * CASE: fine, kill, root_kill, stop, root_stop, stop_waiting, hang, input, save, evaluate,
- * straggle, leave, leave_late, unshared or code.
+ * straggle, leave, leave_late, unshared, code or beats.
  *
  *     leave        the rank ends the job
  *     leave_late   the rank has reported the end of the job, and hangs
  *     unshared     the ranks cannot share memory, as where memfd_create is forbidden
  *     code         two hosts: the leader of the second host ends the job, and rank 0 gets its exit
  *                  code
+ *     beats        two hosts: the leader of the second host sends beats that cannot be
  *
  * Limits: a warning after 1 s, the end after 2.5 s. Steps take 50 ms and end in a sum over
  * ranks. */
 #include "rd/clock.h"
 #include "rd/watch.h"
 #include "../../runner/comm/watch_net.h"
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,6 +99,49 @@ done:
     return st->code;
 }
 
+/* The leader of host 1 sends beats that cannot be, then a good one. Rank 0 takes the good one
+ * alone. */
+static rd_code tell_beats(rd_comm *c, rd_status *st)
+{
+    enum { BAD = 9 };
+    const rd_world *world = rd_comm_world(c);
+    const rd_beat good = {
+        .rank = 3, .phase = RD_PHASE_COMPUTE, .host_index = 1, .step = 7, .host = "node2"};
+    rd_net *net = NULL;
+    rd_beat all[4], bad[BAD];
+    char why[200];
+    int code = 0, n_other = 0;
+    for (int i = 0; i < BAD; i++) {
+        bad[i] = good;
+        bad[i].rank = 2;
+    }
+    bad[0].rank = -1;
+    bad[1].rank = 4;
+    bad[2].host_index = 0;
+    bad[3].host_index = 2;
+    bad[4].phase = -1;
+    bad[5].phase = RD_N_PHASES;
+    bad[6].age_s = NAN;
+    memset(bad[7].host, 'x', sizeof bad[7].host);
+    memset(&bad[8].gone, 2, sizeof bad[8].gone);
+    for (int r = 0; r < 4; r++) all[r] = (rd_beat){.rank = -7};
+    RD_TRY(rd_net_open(c, &net, why, st));
+    for (int i = 0; net && world->rank == 2 && i < BAD; i++)
+        rd_net_send_beats(net, &bad[i], 1, i % 2 ? 1000 : -3); /* codes that are none */
+    if (net && world->rank == 2) rd_net_send_beats(net, &good, 1, 0);
+    for (int i = 0; i < 600 && world->rank == 0 && !why[0] && all[3].step != 7; i++) {
+        rd_net_receive_beats(net, all, world->size, &code);
+        nap(0.1);
+    }
+    for (int r = 0; r < 3; r++) n_other += all[r].rank != -7;
+    if (world->rank == 0)
+        printf("good %d, other %d, code %d %s\n", all[3].step == 7, n_other, code, why);
+    RD_TRY(rd_comm_barrier(c, st));
+done:
+    rd_net_close(net);
+    return st->code;
+}
+
 int main(int argc, char **argv)
 {
     rd_status st = {0};
@@ -111,6 +156,10 @@ int main(int argc, char **argv)
     RD_TRY(rd_log_new(world->rank, world->host, stdout, &log, &st));
     if (strcmp(what, "code") == 0) {
         RD_TRY(tell_code(c, &st));
+        goto done;
+    }
+    if (strcmp(what, "beats") == 0) {
+        RD_TRY(tell_beats(c, &st));
         goto done;
     }
     struct rlimit files;

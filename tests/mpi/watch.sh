@@ -70,4 +70,5 @@ for hosts in 1 2 3; do
 done
 unset RD_COMM_HOSTS
 expect "another host ends the job" 0 "^told \(8 \|0 .*no answer\)" run -x RD_COMM_HOSTS=2 -np 4 "$watch" code
+expect "beats that cannot be are not taken" 0 "^good 1, other 0, code 0\|^good 0, .*no answer" run -x RD_COMM_HOSTS=2 -np 4 "$watch" beats
 summary
