@@ -2,9 +2,9 @@
  *
  * Each line is one write call, so lines of several ranks do not mix. Ranks other than 0 print only
  * warnings and errors, with "[rank r, host] " in front. Characters that may not be shown are
- * escaped (printable.h), the newline too: a message is one line. A terminal or pipe that accepts nothing for
- * ten seconds does not block the run: lines are left out until it accepts bytes again, and then a
- * line reports how many are missing. */
+ * escaped (printable.h), the newline too: a message is one line. A terminal or pipe that accepts
+ * nothing for ten seconds does not block the run: lines are left out until it accepts bytes again,
+ * and then a line reports how many are missing. */
 #ifndef RD_LOG_H
 #define RD_LOG_H
 

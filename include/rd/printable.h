@@ -25,8 +25,8 @@ void rd_printable_add(rd_strbuf *b, const char *s, size_t n);
 char *rd_printable(const char *s, size_t n, bool keep_lines, char *out, size_t cap);
 /* Appends s as a cell of a Markdown table: also escapes '|'. */
 void rd_printable_cell(rd_strbuf *b, const char *s, size_t n);
-/* Appends s as a field of CSV (RFC 4180): in double quotes where it holds a comma, a double quote or
- * a line break. keep_lines: line breaks stay; else they are escaped like other controls. */
+/* Appends s as a field of CSV (RFC 4180): in double quotes where it holds a comma, a double quote
+ * or a line break. keep_lines: line breaks stay; else they are escaped like other controls. */
 void rd_printable_csv(rd_strbuf *b, const char *s, bool keep_lines);
 
 RD_C_END

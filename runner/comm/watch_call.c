@@ -137,8 +137,8 @@ static bool has_address(const rd_call_address *a, int n, uint32_t addr)
     return false;
 }
 
-/* Returns how well a host reaches `mine`. 2: it is in its network. 1: packets to the host leave from
- * `mine`. 0: neither. An address that both hosts have (docker0) leads nowhere. */
+/* Returns how well a host reaches `mine`. 2: it is in its network. 1: packets to the host leave
+ * from `mine`. 0: neither. An address that both hosts have (docker0) leads nowhere. */
 static int call_score(const rd_call_address *mine, const rd_call_address *own, int n_own,
                       const rd_call_address *theirs, int n, uint32_t (*route)(uint32_t to))
 {
