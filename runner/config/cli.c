@@ -118,11 +118,13 @@ static rd_code set_number(rd_cli *c, const rd_flag *f, const char *value, rd_sta
     double x = 0.0;
     int64_t k = 0;
     if (whole)
-        k = strtoll(value, &end, 10), x = (double)k;
+        k = strtoll(value, &end, 10);
     else
         x = strtod(value, &end);
     /* Too many digits give the largest int64_t, which is out of every range. */
-    if (blank || *end || !isfinite(x) || x < f->min || x > f->max) {
+    const bool in_range = whole ? rd_int_within(k, f->min, f->max)
+                                : isfinite(x) && x >= f->min && x <= f->max;
+    if (blank || *end || !in_range) {
         if (whole)
             snprintf(must, sizeof must, "an integer, %.0f .. %.0f", f->min, f->max);
         else

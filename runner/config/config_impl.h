@@ -46,6 +46,8 @@ rd_code rd_option_check(const rd_option *o, const json_t *v, const char *at, rd_
 int rd_option_choice(const rd_option *o, const char *s);
 /* Returns an integer, or an integral real, as an integer. */
 int64_t rd_option_int(const json_t *checked);
+/* Is k in the closed range? Compares integers: as a double, 2^53 + 1 would be 2^53. */
+bool rd_int_within(int64_t k, double min, double max);
 /* Writes the range, "1 .. 1000". False: there is no limit. */
 bool rd_option_range(const rd_option *o, char out[RD_KIND_BYTES]);
 

@@ -1,5 +1,6 @@
 /* option_value.c -- checks a JSON value against a row of an option table, and words the error. */
 #include "config_impl.h"
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -67,15 +68,29 @@ int64_t rd_option_int(const json_t *v)
     return json_is_real(v) ? (int64_t)json_real_value(v) : json_integer_value(v);
 }
 
+bool rd_int_within(int64_t k, double min, double max)
+{
+    return (min <= -0x1p63 || (min < 0x1p63 && k >= (int64_t)ceil(min))) &&
+           (max >= 0x1p63 || (max >= -0x1p63 && k <= (int64_t)floor(max)));
+}
+
+/* From 2^53 on a double no longer shows which integer was written, so such a real is refused. */
 static bool is_int(const rd_option *o, const json_t *v)
 {
     if (json_is_real(v)) {
         const double x = json_real_value(v);
-        return x == floor(x) && fabs(x) <= 0x1p53 && x >= o->min && x <= o->max;
+        return x == floor(x) && fabs(x) < 0x1p53 && rd_int_within((int64_t)x, o->min, o->max);
     }
-    if (!json_is_integer(v)) return false;
-    const double x = (double)json_integer_value(v);
-    return x >= o->min && x <= o->max;
+    return json_is_integer(v) && rd_int_within(json_integer_value(v), o->min, o->max);
+}
+
+/* Returns why a real number is no number of float32, the type of the arithmetic: it would become 0,
+ * lose digits, or become infinite there. "": it is one. */
+static const char *not_float(const json_t *v)
+{
+    const double x = json_is_real(v) ? fabs(json_real_value(v)) : 0.0;
+    if (x > 0.0 && x < (double)FLT_MIN) return " (below 1.18e-38, the smallest float32)";
+    return x > (double)FLT_MAX && isfinite(x) ? " (above 3.4e38, the largest float32)" : "";
 }
 
 static bool fits(const rd_option *o, const json_t *v, size_t *bad_element)
@@ -87,7 +102,7 @@ static bool fits(const rd_option *o, const json_t *v, size_t *bad_element)
         return is_int(o, v);
     case RD_REAL: {
         const double x = json_number_value(v);
-        return json_is_number(v) && isfinite(x) && x >= o->min && x <= o->max;
+        return json_is_number(v) && isfinite(x) && x >= o->min && x <= o->max && !*not_float(v);
     }
     case RD_STRING:
     case RD_ENUM:
@@ -113,6 +128,7 @@ rd_code rd_option_check(const rd_option *o, const json_t *v, const char *at, rd_
         snprintf(nth, sizeof nth, " (element %zu)", bad_element);
     else if (json_is_array(v) && json_array_size(v) == 0)
         snprintf(nth, sizeof nth, " (an empty list)");
+    if (o->type == RD_REAL) snprintf(nth, sizeof nth, "%s", not_float(v));
     rd_shown_json(bad_element ? json_array_get(v, bad_element - 1) : v, shown);
     if (o->choices && json_is_string(v)) {
         int n = 0;

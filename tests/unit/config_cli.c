@@ -109,6 +109,10 @@ static struct bad_row {
      {"--seed=99999999999999999999"},
      "flag '--seed' must be an integer, 0 .. 9007199254740992, not '99999999999999999999'; "
      "meaning: seed of weights, data order and dropout; replaces the config's seed"},
+    {"integer: 2^53 + 1, as a double the limit",
+     {"--seed=9007199254740993"},
+     "flag '--seed' must be an integer, 0 .. 9007199254740992, not '9007199254740993'; "
+     "meaning: seed of weights, data order and dropout; replaces the config's seed"},
     {"integer: blank in front",
      {"--summary_frequency= 5"},
      "flag '--summary_frequency' must be an integer, 1 .. 1000000000000000, not ' 5'; meaning: "

@@ -5,9 +5,9 @@
 #include <string.h>
 
 typedef struct fields {
-    int64_t batch_size, layers;
+    int64_t batch_size, layers, large, signed_;
     bool use_decay;
-    double keep;
+    double keep, wide;
     const char *delimiter, *cell;
     rd_ints buckets;
 } fields;
@@ -20,6 +20,9 @@ static const rd_option rows_[] = {
     RD_OPT_REAL(fields, keep_prob, keep, "0.9", 0.0, 1.0, "keep probability"),
     RD_OPT_STRING(fields, delimiter, delimiter, "\" \"", "joins tokens"),
     RD_OPT_NAME(fields, cell_type, cell, "\"lstm\"", cells, "kind of cell"),
+    RD_OPT_INT(fields, large, large, NULL, 0, 0x1p53, "a large integer"),
+    RD_OPT_INT(fields, signed, signed_, NULL, -0x1p53, 0x1p53, "a larger one"),
+    RD_OPT_REAL(fields, wide, wide, NULL, -1e300, 1e300, "any number"),
     RD_OPT_INTS(fields, bucket_src, buckets, "[50]", 1, 10000, "length limits"),
     RD_OPT_END,
 };
@@ -154,6 +157,16 @@ static row file_rows[] = {
     {"integer: real far above", "{\"encoder_layers\": 1e300}", 0,
      "x.json:1:20: 'encoder_layers' must be an integer, 1 .. 1000, not 1e+300; meaning: number of "
      "layers"},
+    /* As doubles these are the limits themselves. */
+    {"integer: 2^53 + 1", "{\"large\": 9007199254740993}", 0,
+     "x.json:1:11: 'large' must be an integer, 0 .. 9007199254740992, not 9007199254740993; "
+     "meaning: a large integer"},
+    {"integer: a real that may have been 2^53 + 1", "{\"large\": 9007199254740993.0}", 0,
+     "x.json:1:11: 'large' must be an integer, 0 .. 9007199254740992, not 9007199254740992; "
+     "meaning: a large integer"},
+    {"integer: -2^53 - 1", "{\"signed\": -9007199254740993}", 0,
+     "x.json:1:12: 'signed' must be an integer, -9007199254740992 .. 9007199254740992, not "
+     "-9007199254740993; meaning: a larger one"},
     {"integer: truth", "{\"encoder_layers\": true}", 0,
      "x.json:1:20: 'encoder_layers' must be an integer, 1 .. 1000, not true; meaning: number of "
      "layers"},
@@ -167,6 +180,15 @@ static row file_rows[] = {
     {"number: object", "{\"keep_prob\": {\"a\": [1]}}", 0,
      "x.json:1:15: 'keep_prob' must be a number, 0 .. 1, not {\"a\": [1]}; meaning: keep "
      "probability"},
+    {"number: 0 as float32", "{\"keep_prob\": 1e-300}", 0,
+     "x.json:1:15: 'keep_prob' must be a number, 0 .. 1, not 1e-300 (below 1.18e-38, the smallest "
+     "float32); meaning: keep probability"},
+    {"number: a denormal float32", "{\"wide\": -1e-38}", 0,
+     "x.json:1:10: 'wide' must be a number, -1e+300 .. 1e+300, not -1e-38 (below 1.18e-38, the "
+     "smallest float32); meaning: any number"},
+    {"number: infinite as float32", "{\"wide\": 1e39}", 0,
+     "x.json:1:10: 'wide' must be a number, -1e+300 .. 1e+300, not 1e+39 (above 3.4e38, the "
+     "largest float32); meaning: any number"},
     {"truth: text", "{\"use_decay\": \"true\"}", 0,
      "x.json:1:15: 'use_decay' must be true or false, not \"true\"; meaning: turns the schedule "
      "on"},
