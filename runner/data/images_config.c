@@ -161,11 +161,12 @@ static rd_code set_normalization(const rd_dataset_args *a, const rd_images_confi
                            rd_config_where(a->config, "image_std"));
         r->mean[i] = (float)(mean[i] * unit);
         r->std[i] = (float)(std[i] * unit);
-        /* As floats they must still be usable. */
-        if (!isfinite(r->mean[i]) || !isfinite(r->std[i]) || !isfinite(1.0f / r->std[i]))
+        /* As floats they must still be usable, for each pixel value. */
+        const float most = (255.0f + fabsf(r->mean[i])) * (1.0f / r->std[i]);
+        if (!isfinite(r->mean[i]) || !isnormal(r->std[i]) || !isfinite(most))
             return rd_fail(st, RD_EUSAGE,
                            "%s: 'image_mean' and 'image_std' must be numbers of float32, and "
-                           "'image_std' not so small that 1 / image_std is infinite",
+                           "'image_std' not so small that a pixel becomes infinite",
                            rd_config_where(a->config, "image_std"));
     }
     r->std[3] = 1.0f;

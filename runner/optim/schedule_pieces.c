@@ -1,5 +1,6 @@
 /* schedule_pieces.c -- reads piecewise_learning_rate_schedule, "rate;boundary;rate;...;rate". */
 #include "rd/optim.h"
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -36,6 +37,11 @@ rd_code rd_schedule_pieces(const char *text, rd_pieces *out, rd_status *st)
                 st, RD_EUSAGE,
                 "'piecewise_learning_rate_schedule': \"%.40s\" does not begin with a rate; %s", s,
                 form);
+        if (out->rate[i] > 1e6 || (out->rate[i] > 0.0 && out->rate[i] < (double)FLT_MIN))
+            return rd_fail(st, RD_EUSAGE,
+                           "'piecewise_learning_rate_schedule': the rate %g must be 0, or a "
+                           "float32 number, 1.18e-38 .. 1e6",
+                           out->rate[i]);
         if (*end == '\0') return RD_OK;
         s = end + 1;
         end = number(s, &out->at[i]);

@@ -145,6 +145,8 @@ static const struct bad {
      "not a boundary and a rate"},
     {"\"piecewise_learning_rate_schedule\": \"1;30;0.1;30;0.01\"", "boundary 30",
      "boundaries rise"},
+    {"\"piecewise_learning_rate_schedule\": \"1;30;1e-300\"", "the rate 1e-300", "float32"},
+    {"\"piecewise_learning_rate_schedule\": \"1;30;1e300\"", "the rate 1e+300", "1e6"},
     {"\"piecewise_learning_rate_schedule\": \"1;30;x\"", "\"x\"", "rate"},
     {"\"piecewise_learning_rate_schedule\": \"1,30,0.1\"", "\"1,30,0.1\"", "rate;boundary;rate"},
     {"\"piecewise_learning_rate_schedule\": \"\"", "'piecewise_learning_rate_schedule'",
