@@ -26,7 +26,7 @@ typedef struct rd_cli_key {
     const char *value; /* borrowed from argv, or "true" or "false"; NULL: not given */
 } rd_cli_key;
 
-/* Texts are borrowed from argv; NULL: the flag is not given. */
+/* Texts are borrowed from argv or `path`; NULL: the flag is not given. */
 typedef struct rd_cli {
     const char *config_file, *logdir;
     const char *mode;          /* spelled as in --help; "train" unless given */
@@ -37,6 +37,8 @@ typedef struct rd_cli {
     const char *trace;         /* the trace to write */
     const char **set;          /* owned list of owned "key=value", in the order given */
     int n_set;
+    char **path; /* owned list of owned paths, in which the home folder replaced "~" */
+    int n_path;
     rd_cli_word *bench; /* owned; each flag at most once */
     int n_bench;
     uint64_t given; /* one bit for each flag, in the order of --help; 0 for --noflag */
@@ -62,7 +64,7 @@ typedef struct rd_cli {
 
 /* Fills *out, whatever it held, from argv[1 ..]. Release *out also after a failure. RD_EUSAGE: an
  * unknown flag (the message names the nearest one), an ambiguous prefix, a missing or wrong value,
- * a word that belongs to no flag. */
+ * a word that belongs to no flag. A path gets the home folder for "~", see rd_home_path. */
 rd_code rd_cli_parse(int argc, char *const *argv, rd_cli *out, rd_status *st);
 /* Does the same, and knows the keys of the config. A key that is typed as a flag is kept in
  * out->key, and rd_cli_check explains it. groups[n]: borrowed, as long as *out is used. */

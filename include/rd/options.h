@@ -87,6 +87,8 @@ typedef struct rd_option {
      * in the spelling of this list (RD_STRING) or its index (RD_ENUM). NULL: any string.
      * RD_OPT_OPEN allows other words. */
     const char *const *choices;
+    /* A string that names a file or folder: "~/" at its begin is the home folder. */
+    bool path;
     /* One sentence for people: what the key does. */
     const char *help;
 } rd_option;
@@ -129,6 +131,12 @@ typedef struct rd_option_group {
     {                                                                                      \
         .key = #k, .type = RD_STRING, .at = RD_FIELD_(T, field, const char *), .def = (d), \
         .help = __VA_ARGS__                                                                \
+    }
+/* A string that names a file or folder. */
+#define RD_OPT_PATH(T, k, field, d, ...)                                                   \
+    {                                                                                      \
+        .key = #k, .type = RD_STRING, .at = RD_FIELD_(T, field, const char *), .def = (d), \
+        .path = true, .help = __VA_ARGS__                                                  \
     }
 #define RD_OPT_INTS(T, k, field, d, lo, hi, ...)                                                 \
     {                                                                                            \
@@ -181,6 +189,9 @@ typedef struct rd_config rd_config;
  * range, an empty list, not one of the choices. An integer is fine for RD_REAL, an integral real
  * such as 64.0 for RD_INT. With allow_unknown, unknown keys are kept aside instead
  * (rd_config_unknown).
+ *
+ * The value of an RD_OPT_PATH key that begins with "~/" gets the home folder of HOME in place of the
+ * '~'. "~name" is RD_EUSAGE.
  *
  * A UTF-8 BOM and CRLF are accepted. The key "$schema", which is for editors, is skipped. A key may
  * be in several groups with the same type and default; its value must fit all of them. Another type

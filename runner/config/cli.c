@@ -3,6 +3,7 @@
 #include "rd/cli.h"
 #include "cli_impl.h"
 #include "config_impl.h"
+#include "rd/home_path.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -161,6 +162,24 @@ static rd_code add_set(rd_cli *c, const char *key, const char *value, rd_status 
     return RD_OK;
 }
 
+static rd_code set_path(rd_cli *c, const rd_flag *f, const char *value, rd_status *st)
+{
+    char at[RD_SHOWN_BYTES + 80], shown[RD_SHOWN_BYTES], *path = NULL;
+    snprintf(at, sizeof at, "--%s=%s", f->name, rd_shown(value, shown));
+    if (rd_home_path(value, at, &path, st) != RD_OK) return st->code;
+    if (path) {
+        char **more = realloc(c->path, (size_t)(c->n_path + 1) * sizeof *more);
+        if (!more) {
+            free(path);
+            return rd_fail(st, RD_EENV, "out of memory for the command line");
+        }
+        c->path = more;
+        c->path[c->n_path++] = path;
+    }
+    *(const char **)(void *)((char *)c + f->at) = path ? path : value;
+    return RD_OK;
+}
+
 static rd_code set_value(rd_cli *c, const rd_flag *f, const char *value, rd_status *st)
 {
     switch (f->type) {
@@ -168,6 +187,9 @@ static rd_code set_value(rd_cli *c, const rd_flag *f, const char *value, rd_stat
     case RD_FLAG_HELP:
     case RD_FLAG_TEXT:
         *(const char **)(void *)((char *)c + f->at) = value;
+        break;
+    case RD_FLAG_PATH:
+        RD_TRY(set_path(c, f, value, st));
         break;
     case RD_FLAG_INT:
     case RD_FLAG_REAL:
@@ -492,9 +514,12 @@ rd_code rd_cli_check(const rd_cli *c, rd_status *st)
 void rd_cli_release(rd_cli *c)
 {
     for (int i = 0; i < c->n_set; i++) free((void *)(uintptr_t)c->set[i]);
+    for (int i = 0; i < c->n_path; i++) free(c->path[i]);
+    free(c->path);
     free(c->set);
     free(c->bench);
     c->set = NULL;
+    c->path = NULL;
     c->bench = NULL;
-    c->n_set = c->n_bench = 0;
+    c->n_set = c->n_bench = c->n_path = 0;
 }

@@ -14,6 +14,7 @@ typedef enum rd_flag_type {
     RD_FLAG_INT,
     RD_FLAG_REAL,
     RD_FLAG_TEXT,
+    RD_FLAG_PATH, /* a text that names a file or folder */
     RD_FLAG_MODE,
     RD_FLAG_SET, /* key=value */
     RD_FLAG_KEY, /* short for --set <name>=value */

@@ -3,6 +3,7 @@
  * Values are checked when they come in (file, --set, program). Readers of the config can rely on
  * them. */
 #include "config_impl.h"
+#include "rd/home_path.h"
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -175,6 +176,20 @@ drop:
     return st->code;
 }
 
+/* Replaces "~/" of a path by the home folder. Takes over *v, and may replace it. */
+static rd_code expand_home(const rd_option *o, json_t **v, const char *at, rd_status *st)
+{
+    char *path = NULL;
+    if (!o->path || !json_is_string(*v)) return RD_OK;
+    if (rd_home_path(json_string_value(*v), at, &path, st) != RD_OK || !path) return st->code;
+    json_t *whole = json_string(path);
+    free(path);
+    if (!whole) return config_no_memory(st);
+    json_decref(*v);
+    *v = whole;
+    return RD_OK;
+}
+
 static rd_code config_read_text(rd_config *c, const char *text, size_t n, rd_status *st)
 {
     json_t *root = NULL;
@@ -196,6 +211,7 @@ static rd_code config_read_text(rd_config *c, const char *text, size_t n, rd_sta
         RD_TRY(take_value(e, json_incref(v), where, true, st));
         snprintf(at, sizeof at, "%s:%" PRId64 ":%" PRId64, c->path, p->value_line, p->value_col);
         RD_TRY(check_all(c, p->key, v, at, st));
+        RD_TRY(expand_home(e->o, &e->value, at, st));
     }
 done:
     json_decref(root);
@@ -270,7 +286,8 @@ rd_code rd_config_put(rd_config *c, const char *key, json_t *value, const char *
         json_decref(value);
         return rd_fail(st, RD_EBUG, "the program sets key '%s', which is in no option table", key);
     }
-    if (check_all(c, key, value, source, st) != RD_OK) {
+    if (check_all(c, key, value, source, st) != RD_OK ||
+        expand_home(e->o, &value, source, st) != RD_OK) {
         json_decref(value);
         return st->code;
     }
@@ -337,6 +354,7 @@ rd_code rd_config_set(rd_config *c, const char *assignment, rd_status *st)
         goto done;
     }
     RD_TRY(check_all(c, key, v, at, st));
+    RD_TRY(expand_home(e->o, &v, at, st));
     (void)take_value(e, v, strdup("--set"), true, st);
     v = NULL;
 done:

@@ -22,19 +22,19 @@ static const char *const normalizations[] = {[RD_NORM_UNIT] = "unit",
                                              NULL};
 
 static const rd_option options[] = {
-    RD_OPT_STRING(
+    RD_OPT_PATH(
         T, data_dir, data_dir, NULL,
         "folder of the data, or torchvision's root above it. cifar, npz_images: also the archive "
         "or .npz file itself"),
-    RD_OPT_STRING(T, train_data, data[RD_SPLIT_TRAIN], NULL,
-                  "training data below data_dir, if it does not have its usual name: a file, a "
-                  "folder, or shards such as train-{000..012}.tar"),
-    RD_OPT_STRING(T, eval_data, data[RD_SPLIT_EVAL], NULL,
-                  "evaluation data below data_dir, if it does not have its usual name"),
-    RD_OPT_STRING(T, test_data, data[RD_SPLIT_TEST], NULL,
-                  "data of infer mode below data_dir. Without it: the evaluation data"),
-    RD_OPT_STRING(T, data_location, data_location, NULL,
-                  "folder that replaces [..._DATA_LOCATION] in file names"),
+    RD_OPT_PATH(T, train_data, data[RD_SPLIT_TRAIN], NULL,
+                "training data below data_dir, if it does not have its usual name: a file, a "
+                "folder, or shards such as train-{000..012}.tar"),
+    RD_OPT_PATH(T, eval_data, data[RD_SPLIT_EVAL], NULL,
+                "evaluation data below data_dir, if it does not have its usual name"),
+    RD_OPT_PATH(T, test_data, data[RD_SPLIT_TEST], NULL,
+                "data of infer mode below data_dir. Without it: the evaluation data"),
+    RD_OPT_PATH(T, data_location, data_location, NULL,
+                "folder that replaces [..._DATA_LOCATION] in file names"),
     RD_OPT_INT(T, n_classes, n_classes, "0", 0, 1 << 24,
                "number of classes. 0: as the data says (idx and npz_images 10, synthetic_images "
                "1000). webdataset needs the number"),

@@ -55,14 +55,14 @@ typedef struct rd_images_config {
  * the dataset's file (rd_images.own). */
 extern const rd_option_group rd_group_images;
 /* Rows of the datasets whose labels are in separate files. T has `const char *labels[3]`. */
-#define RD_OPT_LABELS(T)                                                                    \
-    RD_OPT_STRING(T, eval_labels, labels[RD_SPLIT_EVAL], NULL,                              \
-                  "idx: label file of the evaluation data, if it does not have its usual "  \
-                  "name. imagenet_tar: labels of the flat validation archive, one image a " \
-                  "line: WordNet id, or ILSVRC id (with synsets_file), or file name and "   \
-                  "class"),                                                                 \
-        RD_OPT_STRING(T, test_labels, labels[RD_SPLIT_TEST], NULL,                          \
-                      "idx, imagenet_tar: label file of test_data, as eval_labels")
+#define RD_OPT_LABELS(T)                                                                  \
+    RD_OPT_PATH(T, eval_labels, labels[RD_SPLIT_EVAL], NULL,                              \
+                "idx: label file of the evaluation data, if it does not have its usual "  \
+                "name. imagenet_tar: labels of the flat validation archive, one image a " \
+                "line: WordNet id, or ILSVRC id (with synsets_file), or file name and "   \
+                "class"),                                                                 \
+        RD_OPT_PATH(T, test_labels, labels[RD_SPLIT_TEST], NULL,                          \
+                    "idx, imagenet_tar: label file of test_data, as eval_labels")
 
 /* ---- how a sample is rendered: the config in numbers (images_config.c) ---- */
 /* Ranges of the draws; angles in radians. */

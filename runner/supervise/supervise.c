@@ -19,6 +19,7 @@
 #include "rd/checkpoint.h"
 #include "rd/clock.h"
 #include "rd/file.h"
+#include "rd/home_path.h"
 #include "rd/log.h"
 #include "supervise_impl.h"
 
@@ -40,6 +41,7 @@ typedef struct supervisor {
     rd_log *log;
     child child;
     const char *logdir;
+    char *home_logdir; /* owned; NULL: the line's logdir has no "~" */
     bool log_attached;
     double pause_s;
     int64_t n_restarts, step; /* of the newest checkpoint; -1: none */
@@ -295,6 +297,10 @@ static rd_code open_line(supervisor *s, rd_status *st)
 {
     launch_read(s->cli->launch, s->cli->n_launch, &s->line);
     s->logdir = s->cli->logdir ? s->cli->logdir : s->line.logdir;
+    /* run_dist behind -- does the same with its own flag. */
+    if (s->logdir && rd_home_path(s->logdir, "--logdir", &s->home_logdir, st) != RD_OK)
+        return st->code;
+    if (s->home_logdir) s->logdir = s->home_logdir;
     if (!s->logdir || !s->logdir[0])
         return rd_fail(st, RD_EUSAGE,
                        "the command behind -- has no --logdir, which tells --restarts how far a "
@@ -329,6 +335,7 @@ done:
         code = (int)st.code;
     }
     launch_release(&s.line);
+    free(s.home_logdir);
     rd_log_free(s.log);
     return code;
 }

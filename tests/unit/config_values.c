@@ -22,8 +22,7 @@ enum { TRAINS = RD_MODE_TRAIN | RD_MODE_TRAIN_EVAL };
 static const char *const cells[] = {[CELL_LSTM] = "lstm", [CELL_GRU] = "gru", NULL};
 static const rd_option data_rows[] = {
     RD_OPT_STRING(data_config, data_location, data_location, NULL, "folder of the data"),
-    RD_OPT_STRING(data_config, source_file, source_file, NULL, "training text",
-                  RD_REQUIRED(TRAINS)),
+    RD_OPT_PATH(data_config, source_file, source_file, NULL, "training text", RD_REQUIRED(TRAINS)),
     RD_OPT_STRING(data_config, target_file, target_file, NULL, "its translation",
                   RD_REQUIRED(TRAINS)),
     RD_OPT_STRING(data_config, bench_file, bench_file, NULL, "no other mode needs it",
@@ -176,6 +175,50 @@ static struct set_row {
     {"set list of one", "bucket_src=10",
      "\"bucket_src\": {\"value\": [10], \"source\": \"--set\"}"},
 };
+
+/* "~/" of a path is the home folder, also in the file and from the program. Other texts and other
+ * places of a '~' stay. */
+static void home_folder(void **state)
+{
+    static const struct {
+        const char *home, *path, *want; /* want NULL: refused */
+    } t[] = {
+        {"/h", "~", "/h"},      {"/h", "~/a/~/b", "/h/a/~/b"},
+        {"/h/", "~/a", "/h/a"}, {"/h", "a/~/b", "a/~/b"},
+        {"/h", "./~a", "./~a"}, {"/h", "", ""},
+        {"/h", "~bob/a", NULL}, {"/h", "~a", NULL},
+        {"", "~/a", NULL},      {"home", "~/a", NULL},
+        {NULL, "~/a", NULL},    {NULL, "a", "a"},
+    };
+    char *before = getenv("HOME") ? strdup(getenv("HOME")) : NULL;
+    (void)state;
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+        char text[100], assignment[100];
+        assert_int_equal(t[i].home ? setenv("HOME", t[i].home, 1) : unsetenv("HOME"), 0);
+        snprintf(text, sizeof text, "{\"source_file\": \"%s\", \"delimiter\": \"~\"}", t[i].path);
+        snprintf(assignment, sizeof assignment, "source_file=%s", t[i].path);
+        for (int way = 0; way < 3; way++) {
+            rd_config *c = NULL;
+            rd_status st = {0};
+            (void)rd_config_new("x.json", way == 0 ? text : "{\"delimiter\": \"~\"}",
+                                way == 0 ? strlen(text) : 18, groups, 2, false, &c, &st);
+            if (way == 1) (void)rd_config_set(c, assignment, &st);
+            if (way == 2)
+                (void)rd_config_put(c, "source_file", json_string(t[i].path), "--source", &st);
+            assert_int_equal(st.code, t[i].want ? RD_OK : RD_EUSAGE);
+            if (t[i].want)
+                assert_string_equal(json_string_value(rd_config_get(c, "source_file")), t[i].want);
+            else
+                assert_non_null(strstr(st.msg, way == 0   ? "x.json:1:17: the "
+                                               : way == 1 ? "--set source_file=~"
+                                                          : "--source: the "));
+            if (c) assert_string_equal(json_string_value(rd_config_get(c, "delimiter")), "~");
+            rd_config_free(c);
+        }
+    }
+    if (before) assert_int_equal(setenv("HOME", before, 1), 0);
+    free(before);
+}
 
 static char *written(const rd_config *c, void (*how)(const rd_config *, FILE *))
 {
@@ -451,6 +494,6 @@ static void other_words(void **state)
 }
 
 RD_TESTS("config_values", TEST(defaults), TEST(other_words), TEST(values_of_a_file),
-         TEST(groups_agree), TEST(put_and_drop), TEST(set_null), TEST(unknown_keys),
-         TEST(missing_keys), TEST(records), TEST(borrowed_values_stay),
+         TEST(home_folder), TEST(groups_agree), TEST(put_and_drop), TEST(set_null),
+         TEST(unknown_keys), TEST(missing_keys), TEST(records), TEST(borrowed_values_stay),
          TEST_ROWS(check_set, set_rows), TEST_ROWS(check_place, place_rows))

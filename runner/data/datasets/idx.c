@@ -262,8 +262,8 @@ done:
 }
 
 static const rd_option idx_rows[] = {
-    RD_OPT_STRING(idx_keys, train_labels, labels[RD_SPLIT_TRAIN], NULL,
-                  "idx: label file of the training data, if it does not have its usual name"),
+    RD_OPT_PATH(idx_keys, train_labels, labels[RD_SPLIT_TRAIN], NULL,
+                "idx: label file of the training data, if it does not have its usual name"),
     RD_OPT_LABELS(idx_keys), RD_OPT_END};
 static const rd_option_group idx_group = {"idx", "dataset idx: label files", idx_rows,
                                           sizeof(idx_keys)};

@@ -513,9 +513,9 @@ done:
 
 static const rd_option imagenet_tar_rows[] = {
     RD_OPT_LABELS(imagenet_tar_keys),
-    RD_OPT_STRING(imagenet_tar_keys, synsets_file, synsets_file, NULL,
-                  "imagenet_tar: WordNet id of each ILSVRC id, one class a line (\"n02119789 1 "
-                  "kit_fox\", or line k for id k)"),
+    RD_OPT_PATH(imagenet_tar_keys, synsets_file, synsets_file, NULL,
+                "imagenet_tar: WordNet id of each ILSVRC id, one class a line (\"n02119789 1 "
+                "kit_fox\", or line k for id k)"),
     RD_OPT_END};
 static const rd_option_group imagenet_tar_group = {"imagenet_tar",
                                                    "dataset imagenet_tar: label files",
