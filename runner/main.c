@@ -52,7 +52,7 @@ static bool is_first_rank(void)
         const char *v = getenv(names[i]);
         if (v) return atoi(v) == 0;
     }
-    return true;
+    return !rd_comm_foreign_follower();
 }
 
 /* Has the reader of standard output closed it (`| head`)? That is no failure. */

@@ -32,8 +32,12 @@ typedef struct rd_world {
  * script has both variables, which do not count either.
  *
  * RD_EENV: the launcher counts more ranks than MPI, so the program and mpirun use different MPI
- * libraries; or srun started the ranks without PMIx. MPI errors are returned and are not fatal. */
+ * libraries; srun started the ranks without PMIx; or another launcher (torchrun) started several
+ * processes that MPI cannot connect. MPI errors are returned and are not fatal. */
 rd_code rd_comm_start(int *argc, char ***argv, rd_comm **out, rd_status *st);
+/* Returns whether such another launcher started this process, and not as the first of its host. The
+ * first one prints for all. */
+bool rd_comm_foreign_follower(void);
 /* Collective. Ends the communicator and calls MPI_Finalize. NULL is fine. */
 void rd_comm_free(rd_comm *c);
 /* Sets how many seconds rd_comm_end may take, 300 at first; 0: no limit. */

@@ -30,6 +30,36 @@ static void find_launcher(bool *launched, int *n, bool *srun)
     *srun = slurm && !ompi && !pmi && !pmix;
 }
 
+/* Launchers that start several processes and connect them in a way that MPI does not know, by the
+ * variables that they set. torchrun and its relatives also set MASTER_ADDR; RANK and WORLD_SIZE
+ * alone may be there for something else. */
+static const struct {
+    const char *name, *rank, *size, *local, *also;
+} foreign[] = {
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR"},
+    {"horovodrun", "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", NULL},
+    {"mpirun_rsh", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK", NULL},
+    {"jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK", NULL}};
+
+/* Returns the index in `foreign` of the launcher that started this process; -1: none did. */
+static int find_foreign(void)
+{
+    for (int i = 0; i < (int)(sizeof foreign / sizeof *foreign); i++)
+        if (getenv(foreign[i].rank) && env_int(foreign[i].size) > 1 &&
+            (!foreign[i].also || getenv(foreign[i].also)))
+            return i;
+    return -1;
+}
+
+bool rd_comm_foreign_follower(void)
+{
+    bool launched, srun;
+    int n;
+    find_launcher(&launched, &n, &srun);
+    const int i = launched ? -1 : find_foreign();
+    return i >= 0 && env_int(foreign[i].local) > 0;
+}
+
 rd_code rd_comm_start(int *argc, char ***argv, rd_comm **out, rd_status *st)
 {
     bool launched, srun;
@@ -42,6 +72,13 @@ rd_code rd_comm_start(int *argc, char ***argv, rd_comm **out, rd_status *st)
             "srun started %d ranks but nothing connects them; start with srun --mpi=pmix "
             "(srun --mpi=list shows what there is), or with mpirun",
             n);
+    const int i = launched ? -1 : find_foreign();
+    if (i >= 0)
+        return rd_fail(
+            st, RD_EENV,
+            "%s started %d processes, which would each train alone: run_dist is started by mpirun "
+            "(mpirun -np %d run_dist ...) or srun --mpi=pmix; for a single process, unset %s",
+            foreign[i].name, env_int(foreign[i].size), env_int(foreign[i].size), foreign[i].size);
     if (!launched || srun) return rd_comm_self_new(out, st);
     return rd_comm_mpi_new(argc, argv, n, out, st);
 }
