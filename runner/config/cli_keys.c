@@ -90,12 +90,28 @@ static const char *key_elsewhere(const rd_cli *c, int flag)
     return key && strncmp(key, "bench_", 6) != 0 ? key : NULL;
 }
 
+/* The flag of a training that does what a flag of bench mode does; NULL: none. */
+static const char *flag_of_training(const rd_cli *c, int flag)
+{
+    static const char *const same[][2] = {{"num_batches", "max_steps"},
+                                          {"display_every", "summary_frequency"}};
+    if (!(c->mode_bit & (RD_MODE_TRAIN | RD_MODE_TRAIN_EVAL))) return NULL;
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+        if (!strcmp(same[i][0], rd_bench_flag_name(flag))) return same[i][1];
+    return NULL;
+}
+
 rd_code rd_cli_check_keys(const rd_cli *c, rd_status *st)
 {
     char shown[RD_SHOWN_BYTES];
     if (c->key.o) return explain_key(c, st);
     if (c->n_bench == 0 || c->mode_bit == RD_MODE_BENCH) return RD_OK;
     const int i = c->bench[0].flag;
+    const char *flag = flag_of_training(c, i);
+    if (flag)
+        return rd_fail(st, RD_EUSAGE,
+                       "--%s is for --mode=bench, but the mode is %s; here it is --%s=%s",
+                       rd_bench_flag_name(i), c->mode, flag, rd_shown(c->bench[0].value, shown));
     const char *key = key_elsewhere(c, i);
     if (!key)
         return rd_fail(st, RD_EUSAGE, "--%s is for --mode=bench, but the mode is %s; leave it out",
