@@ -26,7 +26,8 @@ char *console_duration(double seconds, char out[32])
 
 double console_real(double v)
 {
-    return isnan(v) ? fabs(v) : v;
+    /* Not fabs(v): gcc takes exp(x) for positive and leaves fabs out, but its NaN may have a sign. */
+    return isnan(v) ? (double)NAN : v;
 }
 
 static void describe_image(const rd_run *r, const step_record *s, char *out, size_t n)
@@ -63,9 +64,8 @@ void console_step(rd_run *r, const step_record *s)
 {
     char line[768], comm[48] = "";
     console_describe(r, s, false, line, sizeof line);
-    if (s->ranks && s->step_s > 0.0)
-        (void)snprintf(comm, sizeof comm, "  exchange %.1f %%",
-                       100.0 * s->ranks->exposed_s / s->step_s);
+    if (s->ranks)
+        (void)snprintf(comm, sizeof comm, "  exchange %.1f %%", 100.0 * s->ranks->exposed_share);
     rd_info(r->log, "%s  norm %.4g  %.4g s/step%s", line, console_real(s->grad_norm), s->step_s,
             comm);
 }

@@ -102,6 +102,7 @@ double times_busy(const run_times *t);
 /* Sums over a window of steps on this rank. */
 typedef struct times_window {
     double steps, busy_s, comm_s, exposed_s, bytes, wire_bytes;
+    double wall_s; /* length of the window, with what comes between steps */
 } times_window;
 
 typedef struct rank_times {
@@ -110,6 +111,7 @@ typedef struct rank_times {
     double min_s, mean_s, max_s;
     int slowest;              /* the rank of max_s */
     double comm_s, exposed_s; /* per step, of the rank with the largest value */
+    double exposed_share;     /* exposed_s as a share of a rank's time; the largest of a rank */
     double bytes;             /* summed per step */
     double wire_bytes;        /* sent between hosts per step, by all ranks */
     double bus_gb_per_s;      /* 2 (n - 1) / n bytes / comm_s, as nccl-tests; NAN: no exchange */

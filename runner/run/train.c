@@ -53,6 +53,7 @@ typedef struct trainer {
     /* sums since the last record, and since the epoch began */
     train_window since_record, since_epoch;
     times_window mine;  /* of this rank, since the last record */
+    int64_t window_ns;  /* its begin */
     rank_times ranks;   /* times at the last record */
     forecast_sums sums; /* for the summary at the end */
     int64_t n_steps;    /* number of steps of this run */
@@ -304,7 +305,8 @@ static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_s
                        .loss = ratio(sum->loss, sum->weight),
                        .loss_mean = ratio(w->loss, w->weight),
                        .nll_per_token = ratio(sum->nll, sum->targets),
-                       .input_wait = w->input_s / (wall * r->world->size),
+                       /* steps of other ranks may be longer than those of rank 0 */
+                       .input_wait = fmin(1.0, w->input_s / (wall * r->world->size)),
                        .learning_rate = lr,
                        .grad_norm = stats->grad_norm,
                        .clipped_norm = stats->clipped_norm,
@@ -348,7 +350,7 @@ static void report_epoch(trainer *t, int64_t done_before)
             (void)snprintf(more, sizeof more, "%s, %s %s/s, input wait %.1f %%", classes,
                            rd_commas(ratio(w->samples, w->seconds), speed),
                            r->model->unit ? r->model->unit : "samples",
-                           100.0 * w->input_s / (w->seconds * r->world->size));
+                           fmin(100.0, 100.0 * w->input_s / (w->seconds * r->world->size)));
         rd_info(r->log,
                 "epoch %" PRId64 " done at step %" PRId64 ": %s sample%s, mean loss %.4f%s, %s",
                 done, r->progress.step, rd_commas(w->samples, count), RD_S(w->samples),
@@ -524,6 +526,9 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
         RD_TRY(run_check_replicas(r, st));
     add_times(t, busy, seconds, &sum);
     if (due && r->world->size > 1) {
+        const int64_t now = rd_now_ns();
+        t->mine.wall_s = (double)(now - t->window_ns) * 1e-9;
+        t->window_ns = now;
         RD_TRY(times_gather(r, &t->mine, &t->ranks, st));
         t->mine = (times_window){0};
     }
@@ -550,6 +555,7 @@ static rd_code loop(trainer *t, rd_status *st)
     rd_run *r = t->run;
     bool stop = false;
     set_next_save(t, r->cli->checkpoint_frequency);
+    t->window_ns = rd_now_ns();
     if (r->progress.eval_due && r->mode == RD_MODE_TRAIN_EVAL) {
         RD_TRY(evaluate(t, true, &stop, st));
         if (!stop) t->saved_step = -1; /* the checkpoint says that the evaluation is due */
