@@ -60,7 +60,8 @@ typedef struct rd_decode_config {
 typedef struct rd_decoded {
     const int32_t *ids; /* [n] token ids, without the end token */
     int64_t n;
-    double score; /* log probability / length penalty */
+    /* log probability / length penalty; not finite: so were logits of the sample */
+    double score;
 } rd_decoded;
 
 typedef struct rd_model_def {

@@ -138,7 +138,8 @@ typedef rd_code rd_search_step(void *ctx, int64_t n, const int32_t *ids, const i
 typedef struct rd_hypothesis {
     const int32_t *ids; /* [n] the tokens, without the end token */
     int64_t n;
-    double score; /* log probability / length penalty */
+    /* log probability / length penalty; NAN: a step of the sentence had logits that are not finite */
+    double score;
 } rd_hypothesis;
 /* Finds the best hypothesis of each sentence with beam search (OpenSeq2Seq 4.10: it follows
  * hypotheses, not slots). beam_width 1 with length_penalty 0 is greedy search.

@@ -34,7 +34,8 @@ static row exit_codes[] = {
     {"4", "ranks disagree: another config, program, library or data on one of them"},
     {"5", "data: a vocabulary or text cannot be read or is malformed"},
     {"6", "a checkpoint cannot be read, or does not fit the config"},
-    {"7", "not finite: too many inf or NaN gradients in a row, or ranks hold different weights"},
+    {"7",
+     "not finite: training, evaluation or output is not usable; or ranks hold different weights"},
     {"8", "a rank made no progress for `stall_abort_s`; the message names it, its host, step and "
           "phase"},
     {"9", "a rank or a host was lost"},

@@ -182,11 +182,13 @@ static rd_code check_progress(const json_t *m, rd_status *st)
     static const struct {
         const char *key;
         json_int_t low;
-    } whole[] = {{"step", 0},         {"updates", 0},
-                 {"skipped", 0},      {"epoch", 0},
-                 {"batch", 0},        {"samples", 0},
-                 {"global_batch", 0}, {"best_step", -1},
-                 {"best_before", -1}, {"loss_scale_good_steps", 0}},
+    } whole[] = {{"step", 0},           {"updates", 0},
+                 {"skipped", 0},        {"epoch", 0},
+                 {"batch", 0},          {"samples", 0},
+                 {"global_batch", 0},   {"best_step", -1},
+                 {"best_before", -1},   {"loss_scale_good_steps", 0},
+                 {"skipped_in_row", 0}, {"bad_in_row", 0},
+                 {"diverging", 0}},
       of_plateau[] = {{"wait", 0}, {"cooldown", 0}, {"cuts", 0}};
     const json_t *plateau = json_object_get(m, "plateau"),
                  *factor = json_object_get(plateau, "factor"),

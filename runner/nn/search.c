@@ -203,11 +203,13 @@ rd_code rd_search(rd_arena *a, int64_t n_sentences, const int64_t *limit, int64_
     candidate *best;
     int64_t *n, *parent, *sentence, longest = 0;
     int32_t *ids;
+    bool *odd; /* [n_sentences] logits were not finite */
     RD_TRY(rd_arena_get(a, (size_t)s.cap_nodes * sizeof *s.nodes, &s.nodes, st));
     RD_TRY(rd_arena_zero(a, (size_t)(most + 1) * sizeof *b, &b, st));
     RD_TRY(rd_arena_get(a, (size_t)(s.W + 1) * sizeof *next, &next, st));
     RD_TRY(rd_arena_get(a, (size_t)(s.W + 1) * sizeof *best, &best, st));
     RD_TRY(rd_arena_get(a, (size_t)(n_sentences + 1) * sizeof *n, &n, st));
+    RD_TRY(rd_arena_zero(a, (size_t)(n_sentences + 1) * sizeof *odd, &odd, st));
     RD_TRY(rd_arena_get(a, (size_t)(most + 1) * sizeof *parent, &parent, st));
     RD_TRY(rd_arena_get(a, (size_t)(most + 1) * sizeof *sentence, &sentence, st));
     RD_TRY(rd_arena_get(a, (size_t)(most + 8) * sizeof *ids, &ids, st));
@@ -235,6 +237,8 @@ rd_code rd_search(rd_arena *a, int64_t n_sentences, const int64_t *limit, int64_
             }
         if (rows == 0) break;
         RD_TRY(step(ctx, rows, ids, parent, sentence, &found, st));
+        for (int64_t i = 0; i < rows; i++)
+            if (found.end_logp[i] == -INFINITY) odd[sentence[i]] = true;
         for (int64_t i = 0; i < n_sentences; i++) {
             bool running = false;
             for (int64_t k = 0; k < n[i]; k++) running |= !b[i * s.W + k].finished;
@@ -242,7 +246,10 @@ rd_code rd_search(rd_arena *a, int64_t n_sentences, const int64_t *limit, int64_
                 RD_TRY(extend(&s, b + i * s.W, &n[i], &found, best, next, st));
         }
     }
-    for (int64_t i = 0; i < n_sentences; i++) RD_TRY(trace_back(&s, b + i * s.W, &out[i], st));
+    for (int64_t i = 0; i < n_sentences; i++) {
+        RD_TRY(trace_back(&s, b + i * s.W, &out[i], st));
+        if (odd[i]) out[i].score = NAN;
+    }
 done:
     return st->code;
 }

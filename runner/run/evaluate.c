@@ -76,7 +76,7 @@ static rd_code loss_all(rd_run *r, const int64_t *ids, int64_t n, eval_result *o
 {
     const int64_t n_batches = (n + r->config.eval_batch_size - 1) / r->config.eval_batch_size;
     batch_sums total = {0}, *mine = malloc((size_t)(n_batches + 1) * sizeof *mine);
-    int64_t n_mine = 0, *lens = NULL;
+    int64_t n_mine = 0, bad = 0, *lens = NULL;
     char *all = NULL;
     if (!mine)
         rd_fail(st, RD_EENV, "out of memory for the sums of %" PRId64 " batches", n_batches);
@@ -93,9 +93,13 @@ static rd_code loss_all(rd_run *r, const int64_t *ids, int64_t n, eval_result *o
             total.nll += b[i].nll;
             total.targets += b[i].targets;
             total.correct += b[i].correct;
+            bad += !isfinite(b[i].loss);
         }
     }
     RD_TRY(rd_comm_bcast(r->comm, &total, sizeof total, 0, st));
+    RD_TRY(rd_comm_bcast(r->comm, &bad, sizeof bad, 0, st));
+    out->n_batches = n_batches;
+    out->n_bad = bad;
     out->loss = total.weight > 0.0 ? total.loss / total.weight : NAN;
     out->nll_per_token = total.targets > 0.0 ? total.nll / total.targets : NAN;
     out->perplexity = exp(out->nll_per_token);
@@ -315,6 +319,23 @@ rd_figure eval_main_figure(const eval_result *v)
     return (rd_figure){"loss", v->loss, false};
 }
 
+bool eval_is_finite(const eval_result *v, char what[160])
+{
+    const rd_figure main = eval_main_figure(v),
+                    f[] = {{"loss", v->loss, false},
+                           {"loss per token", v->nll_per_token, false},
+                           {"perplexity", v->classes ? 0.0 : v->perplexity, false},
+                           main};
+    for (size_t i = 0; i < sizeof f / sizeof *f; i++)
+        if (!isfinite(f[i].value)) {
+            (void)snprintf(what, 160,
+                           "%.64s %g; the loss of %" PRId64 " of %" PRId64 " batches is not",
+                           f[i].name, console_real(f[i].value), v->n_bad, v->n_batches);
+            return false;
+        }
+    return true;
+}
+
 rd_code run_evaluate(rd_run *r, eval_result *out, rd_status *st)
 {
     const rd_dataset_def *def = rd_dataset_def_of(r->eval_data);
@@ -461,6 +482,7 @@ rd_code run_eval(rd_run *r, rd_status *st)
     eval_records e = {.lock = -1};
     eval_result v = {0};
     rd_data_spec spec = {0};
+    char what[160];
     RD_TRY(run_check_weights_source(r, st));
     RD_TRY(setup_data(r, RD_SPLIT_EVAL, &r->eval_data, st));
     rd_dataset_def_of(r->eval_data)->spec(rd_dataset_self(r->eval_data), &spec);
@@ -476,7 +498,14 @@ rd_code run_eval(rd_run *r, rd_status *st)
         (void)eval_records_open(r, &e, st);
         (void)eval_report(r, &e, &v, st);
     }
-    (void)run_agree(r, st);
+    RD_TRY(run_agree(r, st));
+    if (!eval_is_finite(&v, what)) {
+        r->agreed = true; /* all ranks hold the same figures */
+        rd_fail(st, RD_ENUMERIC,
+                "the evaluation of step %" PRId64 " is not finite: %s; use an earlier checkpoint "
+                "(--set checkpoint=FILE)",
+                r->progress.step, what);
+    }
 done:
     eval_result_release(&v);
     eval_records_close(&e);

@@ -11,7 +11,8 @@
 typedef struct eval_result {
     int64_t n_samples, n_targets;
     double loss, nll_per_token, perplexity;
-    double seconds; /* time of the evaluation */
+    int64_t n_batches, n_bad; /* number of batches, and of those whose loss is not finite */
+    double seconds;           /* time of the evaluation */
 
     /* sentences: share of the target tokens whose prediction is right, and the score */
     double accuracy;
@@ -31,6 +32,10 @@ typedef struct eval_result {
  * caller releases *out, also after a failure. */
 rd_code run_evaluate(rd_run *r, eval_result *out, rd_status *st);
 void eval_result_release(eval_result *v);
+
+/* Are loss, perplexity and the figure that decides finite? Else the result means nothing, and `what`
+ * gets the first that is not: "loss nan; the loss of 3 of 9 batches is not". */
+bool eval_is_finite(const eval_result *v, char what[160]);
 
 /* Returns the figure that decides which checkpoint is best. The plateau rule can use it, too. */
 rd_figure eval_main_figure(const eval_result *v);

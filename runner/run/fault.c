@@ -1,13 +1,15 @@
 /* fault.c -- begins a phase of this rank, and raises faults on request, for the tests of what
  * follows a fault.
  *
- *     RD_FAULT=KIND:RANK:STEP:PHASE   environment of all ranks; PHASE as rd_phase_name gives it
+ *     RD_FAULT=KIND:RANK:STEP:PHASE   environment of all ranks; PHASE as rd_phase_name gives it;
+ *                                     more faults after commas
  *
  *     kill, stop, exit     ends the process: SIGKILL, SIGSTOP, _exit without a message
  *     hang, slow           sleeps for ever; for 1.5 seconds
  *     data, memory         fails with the code of bad data; of missing memory
  *     nan, flip            makes a gradient NaN; flips one bit of one weight in memory
  *     wrong, wrongfirst    flips a bit as if an update had computed it; in the model's first array
+ *     inf, infslot         makes a weight inf; a number of the optimizer's state
  *     grad                 changes one number of the gradient where it belongs to that rank alone
  *     disk                 lets no file grow beyond 1 KB from now on */
 #include "fault.h"
@@ -30,10 +32,12 @@ typedef struct fault {
 static bool wanted(const rd_run *r, rd_phase phase, int64_t step, fault *f)
 {
     const char *text = getenv("RD_FAULT");
-    return text &&
-           sscanf(text, "%15[a-z]:%d:%lld:%15[a-z]", f->kind, &f->rank, &f->step, f->phase) == 4 &&
-           f->rank == r->world->rank && f->step == step &&
-           strcmp(f->phase, rd_phase_name(phase)) == 0;
+    for (; text && *text; text += strcspn(text, ","), text += *text == ',')
+        if (sscanf(text, "%15[a-z]:%d:%lld:%15[a-z]", f->kind, &f->rank, &f->step, f->phase) == 4 &&
+            f->rank == r->world->rank && f->step == step &&
+            strcmp(f->phase, rd_phase_name(phase)) == 0)
+            return true;
+    return false;
 }
 
 static void sleep_s(double s)
@@ -59,6 +63,15 @@ static rd_code happen(rd_run *r, const fault *f, rd_status *st)
         rd_params_grads(r->params)[0] = NAN;
         rd_params_touch_grads(r->params);
     }
+    if (strcmp(f->kind, "inf") == 0) {
+        rd_params_values(r->params)[0] = INFINITY;
+        rd_params_touch(r->params);
+    }
+    if (strcmp(f->kind, "infslot") == 0) {
+        RD_TRY(rd_params_sync_to_host(r->params, RD_SLOTS, st));
+        rd_params_slot(r->params, 0)[0] = INFINITY;
+        rd_params_touch_slots(r->params);
+    }
     if (strcmp(f->kind, "grad") == 0) {
         rd_params_grads(r->params)[0] += 1.0f;
         rd_params_touch_grads(r->params);
@@ -79,6 +92,7 @@ static rd_code happen(rd_run *r, const fault *f, rd_status *st)
         (void)signal(SIGXFSZ, SIG_IGN);
         (void)setrlimit(RLIMIT_FSIZE, &small);
     }
+done:
     return st->code;
 }
 

@@ -5,7 +5,10 @@
  * (decode.c). Every rank decodes its batches, and rank 0 puts the lines back in order. A blank line
  * has nothing to translate, and its output is blank. Chunks and batches of a file depend on the
  * input alone, and so does the output. From a pipe or terminal a chunk also ends where the writer
- * pauses; with infer_batch_size 1 that cannot change the output. */
+ * pauses; with infer_batch_size 1 that cannot change the output.
+ *
+ * A line for which the model computes numbers that are not finite has no translation. Its output is
+ * blank, and the run ends with code 7. */
 #include "console.h"
 #include "decode.h"
 #include "fault.h"
@@ -20,6 +23,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,8 +107,13 @@ static rd_code sink_write(infer_sink *o, const char *p, size_t n, rd_status *st)
 /* ---- one chunk ---- */
 
 typedef struct line_head {
-    int64_t id, bytes;
+    int64_t id, bytes; /* bytes -1: the sample's numbers were not finite; there is no text */
 } line_head;
+
+/* Samples whose numbers were not finite. Rank 0 counts them. */
+typedef struct infer_odd {
+    int64_t n, first; /* first: its number, from 1 */
+} infer_odd;
 
 typedef struct collector {
     const rd_dataset *d;
@@ -118,6 +127,11 @@ static rd_code infer_collect(void *ctx, int64_t id, const rd_decoded *d, rd_stat
     collector *c = ctx;
     const rd_dataset_def *def = rd_dataset_def_of(c->d);
     rd_strbuf_reset(&c->text);
+    if (!isfinite(d->score)) {
+        const line_head none = {id, -1};
+        rd_strbuf_add(&c->out, &none, sizeof none);
+        return c->out.failed ? rd_fail(st, RD_EENV, "out of memory for decoded sentences") : RD_OK;
+    }
     if (c->classes)
         rd_dataset_class_text(c->d, d->ids[0], &c->text);
     else
@@ -130,9 +144,20 @@ static rd_code infer_collect(void *ctx, int64_t id, const rd_decoded *d, rd_stat
     return RD_OK;
 }
 
-/* Rank 0: writes the lines of ids [first, first + n) in order, from the gathered bytes. */
-static rd_code write_lines(infer_sink *o, const char *all, int64_t bytes, int64_t first, int64_t n,
-                           rd_status *st)
+/* Counts a sample without output, and warns of the first one. number: from 1. */
+static void add_odd(rd_run *r, infer_odd *odd, int64_t number)
+{
+    if (odd->n++) return;
+    odd->first = number;
+    rd_live(r->log, NULL);
+    rd_warn(r->log, "the model's numbers for %s %" PRId64 " are not finite; its output is blank",
+            run_is_image(r) ? "image" : "line", number);
+}
+
+/* Rank 0: writes the lines of ids [first, first + n) in order, from the gathered bytes. before:
+ * number of lines of earlier blocks of a pipe. */
+static rd_code write_lines(rd_run *r, infer_sink *o, const char *all, int64_t bytes, int64_t first,
+                           int64_t n, int64_t before, infer_odd *odd, rd_status *st)
 {
     const char **at = calloc((size_t)n + 1, sizeof *at);
     rd_strbuf lines = {0};
@@ -141,17 +166,16 @@ static rd_code write_lines(infer_sink *o, const char *all, int64_t bytes, int64_
         line_head h;
         memcpy(&h, all + i, sizeof h);
         if (h.id >= first && h.id < first + n) at[h.id - first] = all + i;
-        i += (int64_t)sizeof h + h.bytes;
+        i += (int64_t)sizeof h + (h.bytes > 0 ? h.bytes : 0);
     }
     for (int64_t k = 0; k < n; k++) {
         line_head h = {0};
-        if (at[k]) {
-            memcpy(&h, at[k], sizeof h);
-            if (o->terminal)
-                rd_printable_add(&lines, at[k] + sizeof h, (size_t)h.bytes);
-            else
-                rd_strbuf_add(&lines, at[k] + sizeof h, (size_t)h.bytes);
-        }
+        if (at[k]) memcpy(&h, at[k], sizeof h);
+        if (h.bytes > 0 && o->terminal)
+            rd_printable_add(&lines, at[k] + sizeof h, (size_t)h.bytes);
+        else if (h.bytes > 0)
+            rd_strbuf_add(&lines, at[k] + sizeof h, (size_t)h.bytes);
+        if (h.bytes < 0) add_odd(r, odd, before + first + k + 1);
         rd_strbuf_puts(&lines, "\n");
     }
     if (lines.failed)
@@ -163,8 +187,8 @@ static rd_code write_lines(infer_sink *o, const char *all, int64_t bytes, int64_
     return st->code;
 }
 
-static rd_code translate_chunk(rd_run *r, infer_sink *o, int64_t first, int64_t n, int64_t *ids,
-                               rd_status *st)
+static rd_code translate_chunk(rd_run *r, infer_sink *o, int64_t first, int64_t n, int64_t before,
+                               infer_odd *odd, int64_t *ids, rd_status *st)
 {
     collector c = {.d = r->eval_data, .classes = !r->model->decode};
     rd_decode_config dc;
@@ -182,7 +206,7 @@ static rd_code translate_chunk(rd_run *r, infer_sink *o, int64_t first, int64_t 
     RD_TRY(rd_comm_gather(r->comm, c.out.s, (int64_t)c.out.n, &all, &lens, st));
     if (r->world->rank == 0) {
         for (int i = 0; i < r->world->size; i++) bytes += lens[i];
-        (void)write_lines(o, all, bytes, first, n, st);
+        (void)write_lines(r, o, all, bytes, first, n, before, odd, st);
     }
     (void)run_agree(r, st);
 done:
@@ -194,14 +218,16 @@ done:
 }
 
 /* Translates all samples of the dataset. */
-static rd_code translate_all(rd_run *r, infer_sink *o, int64_t n, int64_t *ids, rd_status *st)
+static rd_code translate_all(rd_run *r, infer_sink *o, int64_t n, infer_odd *odd, int64_t *ids,
+                             rd_status *st)
 {
     const bool watched = console_watched(r);
     const int64_t begin_ns = rd_now_ns();
     const char *noun = run_is_image(r) ? "image" : "line";
     char a[32], b[32];
     for (int64_t first = 0; first < n; first += CHUNK) {
-        RD_TRY(translate_chunk(r, o, first, n - first < CHUNK ? n - first : CHUNK, ids, st));
+        RD_TRY(translate_chunk(r, o, first, n - first < CHUNK ? n - first : CHUNK, 0, odd, ids,
+                               st));
         if (!watched) continue;
         const double seconds = (double)(rd_now_ns() - begin_ns) * 1e-9;
         const int64_t done_n = first + CHUNK < n ? first + CHUNK : n;
@@ -317,7 +343,8 @@ done:
     return st->code;
 }
 
-static rd_code translate_pipe(rd_run *r, infer_sink *o, int64_t *n, int64_t *ids, rd_status *st)
+static rd_code translate_pipe(rd_run *r, infer_sink *o, int64_t *n, infer_odd *odd, int64_t *ids,
+                              rd_status *st)
 {
     enum { PAUSE_MS = 100 };
     const rd_dataset_def *def = rd_dataset_def_of(r->eval_data);
@@ -342,12 +369,28 @@ static rd_code translate_pipe(rd_run *r, infer_sink *o, int64_t *n, int64_t *ids
         RD_TRY(run_agree(r, st));
         const int64_t lines = bytes > 0 ? def->count(self) : 0;
         for (int64_t first = 0; first < lines; first += CHUNK)
-            RD_TRY(translate_chunk(r, o, first, lines - first < CHUNK ? lines - first : CHUNK, ids,
-                                   st));
+            RD_TRY(translate_chunk(r, o, first, lines - first < CHUNK ? lines - first : CHUNK, *n,
+                                   odd, ids, st));
         *n += lines;
     }
 done:
     free(p.buf);
+    return st->code;
+}
+
+/* Collective. Fails if samples had no output because their numbers were not finite. */
+static rd_code check_odd(rd_run *r, infer_odd *odd, int64_t n, rd_status *st)
+{
+    const char *noun = run_is_image(r) ? "image" : "line";
+    RD_TRY(rd_comm_bcast(r->comm, odd, sizeof *odd, 0, st));
+    if (odd->n == 0) return RD_OK;
+    r->agreed = true;
+    rd_fail(st, RD_ENUMERIC,
+            "the model's numbers were not finite for %" PRId64 " of %" PRId64
+            " %ss, first for %s %" PRId64
+            "; their output is blank; use an earlier checkpoint (--set checkpoint=FILE)",
+            odd->n, n, noun, noun, odd->first);
+done:
     return st->code;
 }
 
@@ -359,17 +402,20 @@ static rd_code translate(rd_run *r, bool piped, rd_status *st)
     int64_t *ids = malloc(CHUNK * sizeof *ids);
     const char *noun = run_is_image(r) ? "image" : "line";
     infer_sink o = {0};
+    infer_odd odd = {0};
     char a[32];
     if (!ids) rd_fail(st, RD_EENV, "out of memory");
     if (st->code == RD_OK && r->world->rank == 0) (void)sink_open(&o, r->cli->inference_out, st);
     RD_TRY(run_agree(r, st));
     if (!ids) goto done; /* all ranks agree on that failure */
-    RD_TRY(piped ? translate_pipe(r, &o, &n, ids, st) : translate_all(r, &o, n, ids, st));
+    RD_TRY(piped ? translate_pipe(r, &o, &n, &odd, ids, st)
+                 : translate_all(r, &o, n, &odd, ids, st));
     if (r->world->rank == 0 && o.to_file) (void)rd_tmpfile_commit(&o.file, st);
     RD_TRY(run_agree(r, st));
     rd_info(r->log, "%s %s%s in %.1f s%s%s", rd_commas((double)n, a), noun, RD_S(n),
             (double)(rd_now_ns() - begin_ns) * 1e-9, o.name ? ", written to " : "",
             o.name ? o.name : "");
+    RD_TRY(check_odd(r, &odd, n, st));
 done:
     sink_release(&o);
     free(ids);

@@ -4,6 +4,7 @@
  * init_allow_missing it keeps its initial value: a classifier of other classes keeps all layers but
  * the last. */
 #include "init_from.h"
+#include "finite.h"
 #include "meaning.h"
 #include "replicas.h"
 #include "rd/checkpoint.h"
@@ -123,6 +124,7 @@ static rd_code init_root(rd_run *r, rd_status *st)
 {
     rd_ckpt c = {0};
     rd_strbuf missing = {0}, unused = {0};
+    char bad[320];
     RD_TRY(load_parent(r, &c, st));
     RD_TRY(rd_params_sync_to_host(r->params, RD_VALUES | RD_SLOTS, st));
     const int n_other = list_meanings(r, &c, &missing), n_missing = copy_fitting(r, &c, &missing),
@@ -130,6 +132,11 @@ static rd_code init_root(rd_run *r, rd_status *st)
     if (n_missing == rd_params_n(r->params)) {
         rd_fail(st, RD_ECKPT, "%s has no weight of this model: %s", c.path,
                 rd_strbuf_str(&missing));
+    } else if (finite_find_other(r, bad)) {
+        rd_fail(st, RD_ENUMERIC,
+                "%s: '%s' holds inf or NaN, so no training can begin with it; name an earlier "
+                "checkpoint",
+                c.path, bad);
     } else if (n_missing + n_other > 0 && !r->config.init_allow_missing) {
         rd_fail(st, RD_ECKPT,
                 "%s does not fit the model: %s; \"init_allow_missing\": true begins all the same, "

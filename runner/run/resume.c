@@ -6,6 +6,7 @@
  * ranks get values, slots and progress from rank 0. */
 #include "resume.h"
 #include "device.h"
+#include "finite.h"
 #include "meaning.h"
 #include "replicas.h"
 #include "rd/checkpoint.h"
@@ -55,6 +56,16 @@ static json_t *resume_describe(const rd_run *r)
         (void)json_object_set_new(m, "loss_scale_good_steps",
                                   json_integer((json_int_t)p->good_steps));
     }
+    const struct {
+        const char *key;
+        int64_t value;
+    } trouble[] = {{"skipped_in_row", p->skipped_in_row},
+                   {"bad_in_row", p->bad_in_row},
+                   {"diverging", p->diverging}};
+    for (size_t i = 0; i < sizeof trouble / sizeof *trouble; i++)
+        if (trouble[i].value > 0)
+            (void)json_object_set_new(m, trouble[i].key, json_integer(trouble[i].value));
+    if (p->eval_bad) (void)json_object_set_new(m, "evaluation_not_finite", json_true());
     if (p->eval_due) (void)json_object_set_new(m, "eval_due", json_true());
     if (r->schedule_config.has_plateau)
         (void)json_object_set_new(
@@ -318,6 +329,10 @@ static void take_progress(rd_run *r, const rd_ckpt *c)
         .step = c->step,
         .updates = meta_int(m, "updates", c->step),
         .skipped = meta_int(m, "skipped", 0),
+        .skipped_in_row = meta_int(m, "skipped_in_row", 0),
+        .bad_in_row = meta_int(m, "bad_in_row", 0),
+        .diverging = meta_int(m, "diverging", 0),
+        .eval_bad = json_is_true(json_object_get(m, "evaluation_not_finite")),
         .epoch = meta_int(m, "epoch", 0),
         .batch = meta_int(m, "batch", 0),
         .samples = meta_int(m, "samples", 0),
@@ -352,6 +367,20 @@ static void take_progress(rd_run *r, const rd_ckpt *c)
     }
 }
 
+/* Looks for weights of a checkpoint that are not finite: no training can go on from them. */
+static rd_code check_finite(const rd_run *r, const rd_ckpt *c, rd_status *st)
+{
+    char name[320];
+    if (!finite_find_other(r, name)) return RD_OK;
+    if (r->optim)
+        return rd_fail(st, RD_ENUMERIC,
+                       "%s: '%s' holds inf or NaN, so no training can go on from it; move the file "
+                       "away, and the same command goes on from an earlier checkpoint",
+                       c->path, name);
+    rd_warn(r->log, "%s: '%s' holds inf or NaN", c->path, name);
+    return RD_OK;
+}
+
 static rd_code read_root(rd_run *r, const char *what, bool *found, rd_status *st)
 {
     rd_ckpt c = {0};
@@ -371,6 +400,7 @@ static rd_code read_root(rd_run *r, const char *what, bool *found, rd_status *st
     RD_TRY(check_extra(r, &c, st));
     RD_TRY(copy_values(r, &c, st));
     if (r->optim) RD_TRY(copy_slots(r, &c, st));
+    RD_TRY(check_finite(r, &c, st));
     take_progress(r, &c);
     rd_info(r->log, "%s %s, step %" PRId64, r->optim ? "resuming from" : "weights from", c.path,
             c.step);

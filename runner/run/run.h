@@ -97,6 +97,7 @@ typedef struct run_config {
     int64_t checkpoint_keep;
     bool reset_optimizer;
     int64_t nonfinite_limit;
+    double divergence_limit;
     int64_t histogram_frequency;
     int64_t image_frequency;
     bool print_samples;
@@ -130,6 +131,11 @@ typedef struct run_progress {
     int64_t step;    /* number of steps done, skipped steps included */
     int64_t updates; /* number of optimizer updates done */
     int64_t skipped; /* number of steps whose gradient was not finite */
+    /* number of steps in a row, up to this one, that were skipped; and of those among them that a
+     * smaller loss_scale would not have saved */
+    int64_t skipped_in_row, bad_in_row;
+    int64_t diverging; /* see divergence.h */
+    bool eval_bad;     /* the last evaluation was not finite */
     int64_t epoch, batch;
     int64_t samples; /* number of samples of this epoch used so far */
     /* sum of a hash of their ids: the same for every order and number of ranks */

@@ -151,6 +151,11 @@ static const rd_option run_rows[] = {
     RD_OPT_INT(run_config, nonfinite_limit, nonfinite_limit, "20", 1, 1e9,
                "number of steps in a row with an inf or NaN gradient, each skipped, after which "
                "the run ends with exit code 7"),
+    RD_OPT_REAL(
+        run_config, divergence_limit, divergence_limit, "10", 0, 1e9,
+        "the run ends with exit code 7 when the loss per target stays above this many times "
+        "its reference for 100 steps. Reference: ln(classes), or the lowest mean so far if "
+        "that is larger. 0: never"),
     RD_OPT_INT(run_config, histogram_frequency, histogram_frequency, "500", 0, 1e12,
                "steps between histograms of weights and gradients; 0: none"),
     RD_OPT_INT(run_config, image_frequency, image_frequency, "500", 0, 1e12,

@@ -5,8 +5,10 @@
  * block. So all ranks save, evaluate and stop at the same step without another message. */
 #include "console.h"
 #include "device.h"
+#include "divergence.h"
 #include "evaluate.h"
 #include "fault.h"
+#include "finite.h"
 #include "forecast.h"
 #include "init_from.h"
 #include "measure.h"
@@ -22,6 +24,7 @@
 #include "rd/checkpoint.h"
 #include "rd/file.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -49,7 +52,9 @@ typedef struct trainer {
     int64_t last_step;  /* the run ends after this step */
     int64_t saved_step; /* step of the newest checkpoint; -1: none */
     int64_t next_save_ns, last_save_ns, last_live_ns, looked_ns;
-    int64_t skipped_in_row;
+    bool save_due;                         /* a periodic save waits for a step that is finite */
+    int64_t n_skipped, n_bad, n_bad_evals; /* of this run */
+    divergence divergence;
     /* sums since the last record, and since the epoch began */
     train_window since_record, since_epoch;
     times_window mine;  /* of this rank, since the last record */
@@ -94,6 +99,30 @@ static void set_next_save(trainer *t, int64_t in_s)
     t->next_save_ns = rd_now_ns() + in_s * INT64_C(1000000000);
 }
 
+/* Is the last step skipped, or the loss above its limit for some time? Then the weights may be worse
+ * than those of earlier checkpoints. All ranks agree on it. */
+static bool in_trouble(const trainer *t)
+{
+    const run_progress *at = &t->run->progress;
+    return at->skipped_in_row > 0 || at->diverging >= DIVERGENCE_SHOWN;
+}
+
+/* Collective. Fails if weights or optimizer state are not finite. All ranks hold the same values, so
+ * rank 0 looks. */
+static rd_code check_weights(rd_run *r, rd_status *st)
+{
+    char name[320];
+    if (r->world->rank == 0 &&
+        rd_params_sync_to_host(r->params, RD_VALUES | RD_SLOTS, st) == RD_OK &&
+        finite_find_other(r, name))
+        rd_fail(st, RD_ENUMERIC,
+                "after step %" PRId64
+                " '%s' holds inf or NaN; it is not saved; lower learning_rate, or set "
+                "max_grad_norm, and start again from the last checkpoint",
+                r->progress.step, name);
+    return run_agree(r, st);
+}
+
 /* Rank 0: looks for the log folder every ten seconds. Returns whether another run may have it. The
  * save that follows ends the run. */
 static bool logdir_lost(trainer *t, int64_t now_ns)
@@ -104,15 +133,16 @@ static bool logdir_lost(trainer *t, int64_t now_ns)
     return rd_logdir_check(t->run->cli->logdir, t->run->lock, &own) != RD_OK;
 }
 
-/* Rank 0: saves. Fails if the log folder is another one now, or if must is set. */
+/* Rank 0: saves. In trouble no older checkpoint is removed. Fails if the log folder is another one now, or if must is set. */
 static rd_code save_root(trainer *t, bool must, rd_status *st)
 {
     rd_run *r = t->run;
     rd_status own = {0};
     const int64_t begin_ns = rd_now_ns();
+    const int keep = in_trouble(t) ? 0 : (int)r->config.checkpoint_keep;
     recorder_flush(t->records);
     RD_TRY(rd_logdir_check(r->cli->logdir, r->lock, st));
-    if (run_save(r, "model", (int)r->config.checkpoint_keep, &own) == RD_OK) {
+    if (run_save(r, "model", keep, &own) == RD_OK) {
         rd_info(r->log, "checkpoint model-%" PRId64 ".npz saved in %.2f s", r->progress.step,
                 (double)(rd_now_ns() - begin_ns) * 1e-9);
         set_next_save(t, r->cli->checkpoint_frequency);
@@ -139,6 +169,7 @@ static rd_code save(trainer *t, bool must, rd_status *st)
     rd_run *r = t->run;
     RD_TRY(run_phase(r, RD_PHASE_SAVE, r->progress.step, st));
     RD_TRY(run_check_replicas(r, st));
+    RD_TRY(check_weights(r, st));
     if (r->world->rank == 0) (void)save_root(t, must, st);
     RD_TRY(run_agree(r, st));
     if (r->world->rank != 0) t->saved_step = r->progress.step;
@@ -184,8 +215,8 @@ static void apply_plateau(trainer *t, const eval_result *v)
 }
 
 /* Rank 0: reports an evaluation and saves the best checkpoint. Fails if the log folder is another
- * one now. */
-static rd_code record_evaluation(trainer *t, const eval_result *v, rd_status *st)
+ * one now. what: the figure that is not finite, if there is one. */
+static rd_code record_evaluation(trainer *t, const eval_result *v, const char *what, rd_status *st)
 {
     rd_run *r = t->run;
     rd_status own = {0};
@@ -195,6 +226,13 @@ static rd_code record_evaluation(trainer *t, const eval_result *v, rd_status *st
     for (int i = 0; i < v->n_figures; i++)
         recorder_scalar(t->records, r->progress.step, v->figure[i].name, v->figure[i].value);
     const rd_figure now = eval_main_figure(v);
+    if (r->progress.eval_bad) {
+        rd_warn(r->log,
+                "the evaluation at step %" PRId64
+                " is not finite: %s; it is not compared with the best one",
+                r->progress.step, what);
+        goto done;
+    }
     if (v->classes) recorder_evaluation(t->records, r->progress.step, &now);
     if (r->progress.best_step < 0 || !isfinite(r->progress.best) ||
         (now.higher_is_better ? now.value > r->progress.best : now.value < r->progress.best)) {
@@ -217,6 +255,7 @@ static rd_code evaluate(trainer *t, bool regular, bool *stop, rd_status *st)
 {
     rd_run *r = t->run;
     eval_result v = {0};
+    char what[160];
     times_enter(r, TIMES_EVALUATE);
     if (run_evaluate(r, &v, st) == RD_ESTOP) {
         *st = (rd_status){.rank = -1};
@@ -230,8 +269,10 @@ static rd_code evaluate(trainer *t, bool regular, bool *stop, rd_status *st)
     times_enter(r, TIMES_NONE);
     if (*stop || st->code != RD_OK) goto done;
     r->progress.eval_due = false;
+    r->progress.eval_bad = !eval_is_finite(&v, what);
+    t->n_bad_evals += r->progress.eval_bad;
     if (regular) apply_plateau(t, &v);
-    if (r->world->rank == 0) (void)record_evaluation(t, &v, st);
+    if (r->world->rank == 0) (void)record_evaluation(t, &v, what, st);
     (void)run_agree(r, st);
 done:
     eval_result_release(&v);
@@ -450,19 +491,120 @@ done:
     return st->code;
 }
 
-static void report_skip(trainer *t)
+/* scaling: the loss was finite, and its scale could be lowered. That is how a run with float16 finds
+ * its scale. */
+static void report_skip(trainer *t, bool scaling)
 {
     rd_run *r = t->run;
-    char scale[64] = "";
-    t->skipped_in_row++;
-    if (device_scales_loss(r))
-        (void)snprintf(scale, sizeof scale, "; from now on the loss is scaled by %g",
-                       r->progress.loss_scale);
+    char line[200];
     rd_live(r->log, NULL);
-    rd_info(r->log,
-            "step %" PRId64 " skipped on all ranks: the gradient is not finite (%" PRId64
-            " in a row, %" PRId64 " in all)%s",
-            r->progress.step, t->skipped_in_row, r->progress.skipped, scale);
+    (void)snprintf(line, sizeof line,
+                   "step %" PRId64 " skipped on all ranks: the gradient is not finite (%" PRId64
+                   " in a row, %" PRId64 " in all)",
+                   r->progress.step, r->progress.skipped_in_row, r->progress.skipped);
+    if (scaling)
+        rd_info(r->log, "%s; from now on the loss is scaled by %g", line, r->progress.loss_scale);
+    else if (r->world->rank == 0)
+        rd_warn(r->log, "%s", line);
+}
+
+/* Counts a step that was done or skipped. scale: the loss scale of the step. */
+static void count_step(trainer *t, const step_sums *sum, bool finite, double scale)
+{
+    rd_run *r = t->run;
+    run_progress *at = &r->progress;
+    const bool scaling = device_scales_loss(r) && isfinite(sum->loss) && scale > 1.0;
+    if (finite) {
+        at->skipped_in_row = at->bad_in_row = 0;
+        return;
+    }
+    t->n_skipped++;
+    at->skipped_in_row++;
+    at->bad_in_row += !scaling;
+    t->n_bad += !scaling;
+    report_skip(t, scaling);
+}
+
+/* Returns the loss per target of a step. A model without a likelihood gives its loss. */
+static double loss_per_target(const step_sums *sum)
+{
+    return sum->targets > 0.0 && sum->nll > 0.0 ? sum->nll / sum->targets : sum->loss / sum->weight;
+}
+
+/* Fails if the loss has been above its limit for too long. All ranks hold the same sums. */
+static rd_code check_divergence(trainer *t, const step_sums *sum, rd_status *st)
+{
+    rd_run *r = t->run;
+    const double limit = r->config.divergence_limit, loss = loss_per_target(sum);
+    const int64_t before = r->progress.diverging;
+    if (!isfinite(loss)) return RD_OK; /* such a step is skipped */
+    (void)divergence_add(&t->divergence, limit, loss, &r->progress.diverging);
+    const double level = divergence_level(&t->divergence, limit);
+    if (before < DIVERGENCE_SHOWN && r->progress.diverging >= DIVERGENCE_SHOWN &&
+        r->world->rank == 0) {
+        rd_live(r->log, NULL);
+        rd_warn(r->log,
+                "the training diverges: at step %" PRId64
+                " the loss per target is %.4g, above %.4g; if that lasts for %d steps, the run "
+                "ends with code 7 (key divergence_limit)",
+                r->progress.step, loss, level, DIVERGENCE_STEPS);
+    }
+    if (r->progress.diverging < DIVERGENCE_STEPS) return RD_OK;
+    r->agreed = true;
+    return rd_fail(st, RD_ENUMERIC,
+                   "the training diverges: for %d steps, up to step %" PRId64
+                   ", the loss per target was above %.4g, divergence_limit %g times its reference; "
+                   "lower learning_rate, or set max_grad_norm, and start again from the last "
+                   "checkpoint",
+                   DIVERGENCE_STEPS, r->progress.step, level, limit);
+}
+
+/* Warns of what was not finite in this run. Rank 0 prints it. */
+static void report_trouble(const trainer *t)
+{
+    rd_run *r = t->run;
+    if (r->world->rank != 0) return;
+    if (t->n_skipped > 0)
+        (t->n_bad > 0 ? rd_warn : rd_info)(
+            r->log,
+            "%" PRId64 " of the %" PRId64
+            " step%s of this run %s skipped: the gradient was not finite",
+            t->n_skipped, t->n_steps, RD_S(t->n_steps), t->n_skipped == 1 ? "was" : "were");
+    if (t->n_bad_evals > 0)
+        rd_warn(r->log, "%" PRId64 " evaluation%s of this run %s not finite", t->n_bad_evals,
+                RD_S(t->n_bad_evals), t->n_bad_evals == 1 ? "was" : "were");
+}
+
+/* Fails if the weights at the end of the training are of no use. It comes after the save, and a
+ * later start finds the same in the checkpoint. */
+static rd_code check_result(trainer *t, rd_status *st)
+{
+    rd_run *r = t->run;
+    const run_progress *at = &r->progress;
+    static const char *const remedy =
+        "go on from an earlier checkpoint (move the newer ones away) with a lower learning_rate, "
+        "or with max_grad_norm";
+    r->agreed = true;
+    /* One bad step at the end may be a bad batch. */
+    if (at->bad_in_row > 1 || (at->bad_in_row == 1 && at->updates == 0))
+        rd_fail(st, RD_ENUMERIC,
+                "the result is not usable: the gradient was not finite in the last %" PRId64
+                " step%s, up to step %" PRId64 ", the end; %s",
+                at->skipped_in_row, RD_S(at->skipped_in_row), at->step, remedy);
+    else if (at->diverging >= DIVERGENCE_SHOWN)
+        rd_fail(st, RD_ENUMERIC,
+                "the result is not usable: the training diverges, and at step %" PRId64
+                ", the end, the loss was above its limit for %" PRId64
+                " steps (key divergence_limit); %s",
+                at->step, at->diverging, remedy);
+    else if (at->eval_bad && r->mode == RD_MODE_TRAIN_EVAL)
+        rd_fail(st, RD_ENUMERIC,
+                "the result is not usable: the last evaluation, up to step %" PRId64
+                ", is not finite; %s",
+                at->step, remedy);
+    else
+        r->agreed = false;
+    return st->code;
 }
 
 /* Checks the skipped steps. before: number of steps skipped in a row on this rank; all: its sum
@@ -478,12 +620,26 @@ static rd_code check_skips(trainer *t, int64_t before, double all, rd_status *st
                        "differ; start again from the last checkpoint, and suspect a machine",
                        r->progress.step);
     if (before < r->config.nonfinite_limit) return RD_OK;
+    report_trouble(t);
     r->agreed = true;
     return rd_fail(st, RD_ENUMERIC,
                    "the gradient was not finite in %" PRId64 " step%s in a row, up to step %" PRId64
                    "; lower learning_rate or loss_scale, or set max_grad_norm, and start again "
                    "from the last checkpoint",
                    before, RD_S(before), r->progress.step - 1);
+}
+
+/* Fails before a step whose learning rate is inf or NaN as float32: the update would ruin the
+ * weights. All ranks compute the same rate. */
+static rd_code check_rate(rd_run *r, int64_t step, double lr, rd_status *st)
+{
+    if (lr >= 0.0 && lr <= (double)FLT_MAX) return RD_OK;
+    r->agreed = true;
+    return rd_fail(st, RD_ENUMERIC,
+                   "the learning rate of step %" PRId64
+                   " is %g, which is no float32 number; a decay_rate above 1 does that; correct "
+                   "the schedule, and start again from the last checkpoint",
+                   step, console_real(lr));
 }
 
 static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
@@ -493,7 +649,8 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
     const int64_t step = r->progress.step + 1, begin_ns = rd_now_ns(),
                   every = r->cli->summary_frequency;
     const int64_t done_before = epochs_done(t), images = r->config.image_frequency;
-    const double lr = rate_now(t);
+    const double lr = rate_now(t), scale = r->progress.loss_scale;
+    const int64_t skipped_before = r->progress.skipped_in_row;
     const bool due = step == 1 || step % every == 0 || step == t->last_step;
     /* A signal reaches the ranks at slightly different times. A request right after a save belongs
      * to that save. */
@@ -502,10 +659,11 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
         .stop = signals_stop() ? 1.0 : 0.0,
         .save = asked || (root && (begin_ns >= t->next_save_ns || logdir_lost(t, begin_ns))) ? 1.0
                                                                                              : 0.0,
-        .skipped = (double)t->skipped_in_row};
+        .skipped = (double)skipped_before};
     step_sums sum;
     rd_optim_stats stats = {.param_norm = due && root ? t->param_norm : NULL,
                             .want_grads = due && root && r->config.histogram_frequency > 0};
+    RD_TRY(check_rate(r, step, lr, st));
     RD_TRY(trace_step(r, step, st));
     const double busy = times_busy(&r->times);
     t->stepper.want_sample = due && root;
@@ -513,7 +671,7 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
     t->stepper.want_pictures = root && run_is_image(r) && images > 0 &&
                                (step == 1 || step % images == 0);
     RD_TRY(stepper_step(&t->stepper, lr, &in, &sum, &stats, st));
-    RD_TRY(check_skips(t, t->skipped_in_row, sum.skipped, st));
+    RD_TRY(check_skips(t, skipped_before, sum.skipped, st));
     if (r->started_ns) {
         rd_info(r->log, "first step done %.2f s after the start",
                 (double)(rd_now_ns() - r->started_ns) * 1e-9);
@@ -533,10 +691,8 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
         t->mine = (times_window){0};
     }
     if (root) train_record(t, &sum, &stats, lr, due);
-    if (stats.finite)
-        t->skipped_in_row = 0;
-    else
-        report_skip(t);
+    count_step(t, &sum, stats.finite, scale);
+    RD_TRY(check_divergence(t, &sum, st));
     report_epoch(t, done_before);
     trace_step_end(r);
     *stop = sum.stop > 0.0;
@@ -545,7 +701,16 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
     r->progress.eval_due = eval_due(t, step, done_before);
     if (!*stop && (r->progress.eval_due || (r->mode == RD_MODE_TRAIN_EVAL && step == t->last_step)))
         RD_TRY(evaluate(t, r->progress.eval_due, stop, st));
-    if (sum.save > 0.0 && !*stop && step < t->last_step) RD_TRY(save(t, false, st));
+    if (sum.save > 0.0 && !t->save_due && in_trouble(t))
+        rd_info(r->log,
+                "the checkpoint of step %" PRId64
+                " waits: it would replace one from before the trouble",
+                step);
+    t->save_due |= sum.save > 0.0;
+    if (t->save_due && !in_trouble(t) && !*stop && step < t->last_step) {
+        t->save_due = false;
+        RD_TRY(save(t, false, st));
+    }
 done:
     return st->code;
 }
@@ -564,6 +729,7 @@ static rd_code loop(trainer *t, rd_status *st)
     rd_live(r->log, NULL);
     if (t->saved_step != r->progress.step) RD_TRY(save(t, true, st));
     RD_TRY(summarize(t, st));
+    report_trouble(t);
     if (stop && (r->progress.step < t->last_step || r->progress.eval_due)) {
         rd_info(r->log,
                 "stopped on request at step %" PRId64
@@ -571,7 +737,9 @@ static rd_code loop(trainer *t, rd_status *st)
                 r->progress.step);
         r->agreed = true;
         rd_fail(st, RD_ESTOP, "stopped on request at step %" PRId64, r->progress.step);
+        goto done;
     }
+    RD_TRY(check_result(t, st));
 done:
     return st->code;
 }
@@ -623,6 +791,8 @@ static rd_code open_run(trainer *t, rd_status *st)
     if (!t->param_norm) rd_fail(st, RD_EENV, "out of memory");
     RD_TRY(run_agree(r, st));
     find_last_step(t);
+    t->divergence.floor = log(fmax(2.0, run_is_image(r) ? (double)r->spec.n_classes
+                                                        : (double)r->spec.tgt_vocab_size));
     t->stepper.last_step = t->last_step;
     t->epoch_whole = r->progress.batch == 0 ||
                      r->progress.batch >= rd_order_n_batches(t->stepper.order);
@@ -646,6 +816,7 @@ rd_code run_train(rd_run *r, rd_status *st)
                 "nothing to do: step %" PRId64 " of %" PRId64
                 " is done; a higher --max_steps (or num_epochs) goes on",
                 r->progress.step, t.last_step);
+        (void)check_result(&t, st);
         goto done;
     }
     if (r->world->rank == 0) {
