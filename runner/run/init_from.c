@@ -7,6 +7,7 @@
 #include "finite.h"
 #include "meaning.h"
 #include "replicas.h"
+#include "resume.h"
 #include "rd/checkpoint.h"
 #include "rd/npz.h"
 
@@ -126,6 +127,7 @@ static rd_code init_root(rd_run *r, rd_status *st)
     rd_strbuf missing = {0}, unused = {0};
     char bad[320];
     RD_TRY(load_parent(r, &c, st));
+    resume_report_renamed(r, &c);
     RD_TRY(rd_params_sync_to_host(r->params, RD_VALUES | RD_SLOTS, st));
     const int n_other = list_meanings(r, &c, &missing), n_missing = copy_fitting(r, &c, &missing),
               n_unused = list_unused(r, &c, &unused);

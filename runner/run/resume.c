@@ -367,6 +367,16 @@ static void take_progress(rd_run *r, const rd_ckpt *c)
     }
 }
 
+void resume_report_renamed(const rd_run *r, const rd_ckpt *c)
+{
+    int64_t named;
+    if (rd_ckpt_renamed(c, &named))
+        rd_warn(r->log,
+                "%s has the name of step %" PRId64 " and holds step %" PRId64
+                ", which counts; was it renamed?",
+                c->path, named, c->step);
+}
+
 /* Looks for weights of a checkpoint that are not finite: no training can go on from them. */
 static rd_code check_finite(const rd_run *r, const rd_ckpt *c, rd_status *st)
 {
@@ -394,6 +404,7 @@ static rd_code read_root(rd_run *r, const char *what, bool *found, rd_status *st
     RD_TRY(st->code);
     *found = c.npz != NULL;
     if (!c.npz) goto done;
+    resume_report_renamed(r, &c);
     RD_TRY(check_vocab(r, &c, "src_vocab_hash", "source", r->spec.src_vocab_hash, st));
     RD_TRY(check_vocab(r, &c, "tgt_vocab_hash", "target", r->spec.tgt_vocab_hash, st));
     RD_TRY(check_classes(r, &c, st));

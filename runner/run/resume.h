@@ -3,6 +3,10 @@
 #define RD_RUN_RESUME_H
 
 #include "run.h"
+#include "rd/checkpoint.h"
+
+/* Warns of a checkpoint whose name has another step than its contents. Rank 0 only. */
+void resume_report_renamed(const rd_run *r, const rd_ckpt *c);
 
 /* Saves PREFIX-<step>.npz and keeps the newest `keep` of them. Rank 0 only. */
 rd_code run_save(rd_run *r, const char *prefix, int keep, rd_status *st);

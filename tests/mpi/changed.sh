@@ -90,6 +90,26 @@ else
     skipped=$((skipped + 3))
 fi
 
+# A renamed checkpoint: the step of its manifest counts, and a warning says so.
+name="has the name of step 40 and holds step 10, which counts; was it renamed?"
+for mode in train eval infer; do
+    again
+    mv again/model-10.npz again/model-40.npz
+    expect "renamed, $mode" 0 "warning: again/model-40.npz $name" run 1 again $mode --max_steps=11 --set eval_bleu=false
+done
+expect "trained on from step 10" 0 "" test -e again/model-40.npz
+again
+mv again/model-10.npz again/model-40.npz
+expect "renamed, as the begin of another training" 0 "warning: again/model-40.npz $name" \
+    run 2 other train --max_steps=1 --set init_from=again
+best=$(cd again && echo best-*.npz)
+mv again/"$best" again/best-8.npz
+expect "a renamed best file" 0 "warning: again/best-8.npz has the name of step 8 and holds step " \
+    run 1 again eval --set checkpoint=best --set eval_bleu=false
+cp log/model-10.npz again/resnet-50.npz
+expect "a name of the user's own" 1 "" grep "was it renamed" <(run 1 again eval --set checkpoint=again/resnet-50.npz --set eval_bleu=false 2>&1)
+expect "a name that fits" 1 "" grep "was it renamed" <(run 1 log eval --set eval_bleu=false 2>&1)
+
 # Classes.
 cat > food.json << 'END'
 {
