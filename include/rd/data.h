@@ -214,6 +214,14 @@ const rd_dataset_def *rd_dataset_find(const char *name);
 
 typedef struct rd_order rd_order;
 
+/* A part of an epoch in which nothing that decides the order has changed: the first `batches`
+ * batches of the order with this global batch, seed and drop_last have been used. */
+typedef struct rd_order_part {
+    int64_t global_batch, batches;
+    uint64_t seed;
+    bool drop_last;
+} rd_order_part;
+
 typedef struct rd_order_rules {
     bool shuffle;
     bool drop_last; /* with shuffle: leave out batches smaller than global_batch */
@@ -224,9 +232,14 @@ typedef struct rd_order_rules {
      * rd_order_deal. An epoch has floor(floor(samples / batch per rank) / ranks) batches. */
     bool independent;
     int size; /* number of ranks; used by independent only */
+    /* With shuffle, without independent: the earlier parts of this epoch, borrowed for
+     * rd_order_new. The order then holds the samples that these parts have not used. */
+    const rd_order_part *parts;
+    int n_parts;
 } rd_order_rules;
 
-/* Makes the global batches of one epoch: a function of (dataset, seed, epoch, global_batch) alone.
+/* Makes the global batches of one epoch: a function of (dataset, seed, epoch, global_batch, parts)
+ * alone.
  *
  * With shuffle: a keyed permutation of each bucket is cut into batches of global_batch samples. The
  * last batch of a bucket is smaller: every kept sample is in exactly one batch. Then the batches go
@@ -235,15 +248,22 @@ typedef struct rd_order_rules {
  * A position is computed when it is asked for. An order of any size is therefore made at once and
  * takes memory for one batch only. RD_EDATA if no sample is kept; with keep_all an empty input is
  * an order without batches. RD_EUSAGE if there are samples but the rules leave no batch. The caller
- * owns *out; d is borrowed. */
+ * owns *out; d is borrowed.
+ *
+ * With parts: each bucket keeps the samples that no part has used, in the order of the part before,
+ * and these are cut into batches anew. So each sample comes once in all parts together. That order
+ * takes four bytes a sample, and it may have no batch. */
 rd_code rd_order_new(const rd_dataset *d, uint64_t seed, int64_t epoch, int64_t global_batch,
                      const rd_order_rules *rules, rd_order **out, rd_status *st);
 void rd_order_free(rd_order *o); /* NULL is fine */
-/* Returns the number of global batches. */
+/* Returns the number of global batches. With parts: of those that are left. */
 int64_t rd_order_n_batches(const rd_order *o);
 
-/* Returns the number of samples in all batches. With independent, smaller last batches are counted
- * as full. */
+/* Returns the number of global batches of an epoch without parts. */
+int64_t rd_order_n_whole(const rd_order *o);
+
+/* Returns the number of samples in all batches, those of earlier parts included. With independent,
+ * smaller last batches are counted as full. */
 int64_t rd_order_n_samples(const rd_order *o);
 
 /* Returns the ids of all samples of global batch k, in order, and their number. Borrowed until the

@@ -6,6 +6,9 @@
  * the bucket. So an epoch of five million samples starts at once, there is no generator state to
  * save, and the order does not depend on the number of ranks.
  *
+ * Where the global batch changes within an epoch, the samples that are left are found by going
+ * through the earlier parts of the epoch, and are stored.
+ *
  * With `independent` it does: each rank walks its own permutations, pass after pass, and an epoch
  * is a number of steps somewhere in these passes. */
 #include "data_impl.h"
@@ -24,6 +27,9 @@ struct rd_order {
     int64_t epoch, global_batch, n_batches;
     rd_order_rules rules;
     int64_t *first_batch; /* [n_buckets + 1] shuffle: batches before bucket b, not permuted */
+    int64_t n_whole;      /* number of batches of an epoch without parts */
+    uint32_t *left;       /* [left_start[n_buckets]] ids that no part has used; NULL: no parts */
+    int64_t *left_start;  /* [n_buckets + 1] where bucket b begins in `left` */
     uint32_t *kept;       /* [kept] no shuffle, some skipped: kept ids in file order; else NULL */
     rd_key batch_key;
     int64_t ids_of; /* batch whose ids are in `ids`; -1: none */
@@ -72,7 +78,20 @@ static rd_code check_rules(const rd_dataset *d, int64_t global_batch, const rd_o
     return RD_OK;
 }
 
-/* Counts the batches of the epoch. RD_EUSAGE if the rules leave none. */
+/* Counts the batches of each bucket into first_batch, and returns their sum. */
+static int64_t cut_buckets(const int64_t *start, int n_buckets, int64_t global_batch,
+                           bool drop_last, int64_t *first_batch)
+{
+    first_batch[0] = 0;
+    for (int b = 0; b < n_buckets; b++) {
+        const int64_t n = start[b + 1] - start[b];
+        first_batch[b + 1] = first_batch[b] + n / global_batch +
+                             (!drop_last && n % global_batch > 0);
+    }
+    return first_batch[n_buckets];
+}
+
+/* Counts the batches of an epoch without parts. RD_EUSAGE if the rules leave none. */
 static rd_code count_batches(rd_order *o, rd_status *st)
 {
     const rd_dataset *d = o->d;
@@ -83,20 +102,94 @@ static rd_code count_batches(rd_order *o, rd_status *st)
         o->per_pass = d->kept / own + (!r->drop_last && d->kept % own > 0);
         o->n_batches = d->kept / own / r->size;
     } else if (r->shuffle) {
-        for (int b = 0; b < d->n_buckets; b++) {
-            const int64_t n = d->start[b + 1] - d->start[b];
-            o->first_batch[b + 1] = o->first_batch[b] + n / gb + (!r->drop_last && n % gb > 0);
-        }
-        o->n_batches = o->first_batch[d->n_buckets];
+        o->n_batches = cut_buckets(d->start, d->n_buckets, gb, r->drop_last, o->first_batch);
     } else {
         o->n_batches = d->kept / gb + (d->kept % gb > 0);
     }
+    o->n_whole = o->n_batches;
     if (o->n_batches == 0 && d->kept > 0)
         return rd_fail(st, RD_EUSAGE,
                        "an epoch without a batch: %" PRId64 " sample%s, a global batch of %" PRId64
                        "%s; lower "
                        "batch_size or use fewer ranks",
                        d->kept, RD_S(d->kept), gb, r->drop_last ? " and no smaller last one" : "");
+    return RD_OK;
+}
+
+/* ---- the parts of an epoch ---- */
+
+/* Returns the key of the permutation of the batches of part k, counted from 0. Below 2^32 are the
+ * keys of the buckets. */
+static rd_key key_of_batches(const rd_order *o, uint64_t seed, int k)
+{
+    return rd_key_make(seed, RD_RNG_ORDER, (uint64_t)o->epoch, (uint64_t)k << 32);
+}
+
+static rd_key key_of_bucket(const rd_order *o, uint64_t seed, int b)
+{
+    return rd_key_make(seed, RD_RNG_ORDER, (uint64_t)o->epoch, (uint64_t)b + 1);
+}
+
+/* Returns the sample at position i of bucket b, which has n samples, in the first part. */
+static int64_t sample_at(const rd_order *o, rd_key key, int b, int64_t n, int64_t i)
+{
+    const int64_t place = o->d->start[b] + (int64_t)rd_permute(key, (uint64_t)n, (uint64_t)i);
+    return o->d->members ? o->d->members[place] : place;
+}
+
+/* Removes the batches that part k used. What is left of a bucket keeps its order, so `left` can be
+ * rewritten in place. */
+static rd_code remove_part(rd_order *o, int k, const rd_order_part *p, rd_status *st)
+{
+    const rd_dataset *d = o->d;
+    const int64_t *start = k == 0 ? d->start : o->left_start;
+    const int64_t n_batches = cut_buckets(start, d->n_buckets, p->global_batch, p->drop_last,
+                                          o->first_batch);
+    const rd_key key = key_of_batches(o, p->seed, k);
+    bool *used = calloc((size_t)n_batches + 1, sizeof *used);
+    int64_t from = start[0], n_left = 0;
+    if (!used)
+        return rd_fail(st, RD_EENV, "out of memory for the order of %" PRId64 " batches",
+                       n_batches);
+    for (int64_t i = 0; i < p->batches && i < n_batches; i++)
+        used[rd_permute(key, (uint64_t)n_batches, (uint64_t)i)] = true;
+    for (int b = 0; b < d->n_buckets; b++) {
+        const int64_t n = start[b + 1] - from;
+        const rd_key in_bucket = key_of_bucket(o, p->seed, b);
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t batch = o->first_batch[b] + i / p->global_batch;
+            /* A smaller last batch that was left out is not one of the bucket's batches. */
+            if (batch < o->first_batch[b + 1] && used[batch]) continue;
+            o->left[n_left++] = k == 0 ? (uint32_t)sample_at(o, in_bucket, b, n, i)
+                                       : o->left[from + i];
+        }
+        from = start[b + 1];
+        o->left_start[b + 1] = n_left;
+    }
+    free(used);
+    return RD_OK;
+}
+
+/* Finds the samples that the parts before have not used, and cuts them into batches. */
+static rd_code take_left(rd_order *o, rd_status *st)
+{
+    const rd_dataset *d = o->d;
+    const rd_order_rules *r = &o->rules;
+    if (!r->shuffle || r->independent)
+        return rd_fail(st, RD_EBUG, "parts of an epoch without a shuffled order");
+    o->left = malloc((size_t)(d->kept + 1) * sizeof *o->left);
+    o->left_start = calloc((size_t)d->n_buckets + 1, sizeof *o->left_start);
+    if (!o->left || !o->left_start)
+        return rd_fail(st, RD_EENV, "out of memory for the order of %" PRId64 " samples", d->kept);
+    for (int k = 0; k < r->n_parts; k++) {
+        if (r->parts[k].global_batch < 1 || r->parts[k].batches < 0)
+            return rd_fail(st, RD_EBUG, "a part of %" PRId64 " batches of %" PRId64 " samples",
+                           r->parts[k].batches, r->parts[k].global_batch);
+        if (remove_part(o, k, &r->parts[k], st) != RD_OK) return st->code;
+    }
+    o->batch_key = key_of_batches(o, o->seed, r->n_parts);
+    o->n_batches = cut_buckets(o->left_start, d->n_buckets, o->global_batch, r->drop_last,
+                               o->first_batch);
     return RD_OK;
 }
 
@@ -114,7 +207,7 @@ rd_code rd_order_new(const rd_dataset *d, uint64_t seed, int64_t epoch, int64_t 
     o->global_batch = global_batch;
     o->rules = *rules;
     o->ids_of = -1;
-    o->batch_key = rd_key_make(seed, RD_RNG_ORDER, (uint64_t)epoch, 0);
+    o->batch_key = key_of_batches(o, seed, 0);
     /* independent: several ranks may have the same sample in one batch */
     const int64_t capacity = global_batch < d->kept || rules->independent ? global_batch : d->kept;
     o->ids = malloc((size_t)(capacity + 1) * sizeof *o->ids);
@@ -124,6 +217,8 @@ rd_code rd_order_new(const rd_dataset *d, uint64_t seed, int64_t epoch, int64_t 
     if (!o->ids || !o->first_batch || !o->from || (d->def->length && !o->items))
         RD_TRY(rd_fail(st, RD_EENV, "out of memory for a batch of %" PRId64 " samples", capacity));
     RD_TRY(count_batches(o, st));
+    if (rules->n_parts > 0) RD_TRY(take_left(o, st));
+    o->rules.parts = NULL;
     if (!rules->shuffle && !rules->independent) RD_TRY(keep_file_order(o, st));
     *out = o;
     return RD_OK;
@@ -136,6 +231,8 @@ void rd_order_free(rd_order *o)
 {
     if (!o) return;
     free(o->first_batch);
+    free(o->left);
+    free(o->left_start);
     free(o->kept);
     free(o->ids);
     free(o->items);
@@ -148,10 +245,16 @@ int64_t rd_order_n_batches(const rd_order *o)
     return o->n_batches;
 }
 
+int64_t rd_order_n_whole(const rd_order *o)
+{
+    return o->n_whole;
+}
+
 int64_t rd_order_n_samples(const rd_order *o)
 {
     const bool whole = o->rules.independent || (o->rules.shuffle && o->rules.drop_last);
-    return whole ? o->n_batches * o->global_batch : o->d->kept;
+    const int64_t used = o->left ? o->d->kept - o->left_start[o->d->n_buckets] : 0;
+    return whole ? used + o->n_batches * o->global_batch : o->d->kept;
 }
 
 static int64_t fill_shuffled(const rd_order *o, int64_t k)
@@ -160,16 +263,13 @@ static int64_t fill_shuffled(const rd_order *o, int64_t k)
     const int64_t at = (int64_t)rd_permute(o->batch_key, (uint64_t)o->n_batches, (uint64_t)k);
     int b = 0;
     while (at >= o->first_batch[b + 1]) b++;
-    const int64_t n = d->start[b + 1] - d->start[b],
-                  from = (at - o->first_batch[b]) * o->global_batch;
+    const int64_t *start = o->left ? o->left_start : d->start;
+    const int64_t n = start[b + 1] - start[b], from = (at - o->first_batch[b]) * o->global_batch;
     const int64_t m = n - from < o->global_batch ? n - from : o->global_batch;
     rd_assert(b < d->n_buckets && from >= 0 && m > 0 && m <= o->global_batch);
-    const rd_key key = rd_key_make(o->seed, RD_RNG_ORDER, (uint64_t)o->epoch, (uint64_t)b + 1);
-    for (int64_t i = 0; i < m; i++) {
-        const int64_t place = d->start[b] +
-                              (int64_t)rd_permute(key, (uint64_t)n, (uint64_t)(from + i));
-        o->ids[i] = d->members ? d->members[place] : place;
-    }
+    const rd_key key = key_of_bucket(o, o->seed, b);
+    for (int64_t i = 0; i < m; i++)
+        o->ids[i] = o->left ? o->left[start[b] + from + i] : sample_at(o, key, b, n, from + i);
     return m;
 }
 

@@ -451,7 +451,125 @@ static void test_no_batch(void **state)
     assert_non_null(strstr(st.msg, "--split_data_per_rank"));
 }
 
+/* ---- an epoch whose global batch changes ---- */
+
+static struct parts_row {
+    const char *name;
+    int64_t n;
+    int n_buckets;
+    bool skip, drop_last;
+    int64_t batches; /* of each part; the last part has what is left */
+    int64_t global_batch[6];
+} parts_rows[] = {
+    {"np 1, 2, 3, 4", 1000, 1, false, false, 7, {16, 32, 48, 64}},
+    {"with buckets", 1000, 3, false, false, 5, {16, 32, 48, 64, 1, 37}},
+    {"with buckets, some skipped", 1000, 3, true, false, 3, {64, 1, 7, 2, 300}},
+    {"a batch of the whole epoch at last", 1000, 3, true, false, 3, {8, 5000}},
+    {"one sample at a time", 100, 3, false, false, 4, {1, 2, 1, 3, 1}},
+    {"small batches dropped", 1000, 3, true, true, 4, {16, 32, 48, 64, 16}},
+    {"dropped ones come back", 130, 1, false, true, 1, {128, 1}},
+    {"all used in the first part", 64, 1, false, false, 4, {16, 8}},
+    {"a part without a batch", 1000, 3, false, false, 0, {16, 32, 48}},
+};
+
+/* Each sample comes once in all parts together, in a batch of its bucket. With drop_last fewer
+ * samples than a global batch of the last part stay away in each bucket. */
+static void check_parts(void **state)
+{
+    const struct parts_row *r = *state;
+    fixture x;
+    rd_order_part part[6];
+    int n_parts = 0, away[3] = {0};
+    int64_t n_used = 0, n;
+    make(&x, r->n, r->n_buckets, r->skip);
+    int *seen = calloc((size_t)r->n, sizeof *seen);
+    while (n_parts < 6 && r->global_batch[n_parts] > 0) {
+        const bool last = n_parts == 5 || r->global_batch[n_parts + 1] == 0;
+        const int64_t gb = r->global_batch[n_parts];
+        rd_order *p = order_of(
+            &x.d, 2, gb,
+            (rd_order_rules){
+                .shuffle = true, .drop_last = r->drop_last, .parts = part, .n_parts = n_parts});
+        const int64_t n_batches = rd_order_n_batches(p);
+        int64_t k = 0, n_small = 0;
+        for (; k < n_batches && (last || k < r->batches); k++) {
+            const int64_t *ids = rd_order_batch(p, k, &n);
+            assert_in_range(n, r->drop_last ? gb : 1, gb);
+            n_small += n < gb;
+            for (int64_t i = 0; i < n; i++) {
+                seen[ids[i]]++;
+                assert_int_equal(fake_bucket(&x.f, ids[i]), fake_bucket(&x.f, ids[0]));
+            }
+            n_used += n;
+        }
+        assert_true(n_small <= r->n_buckets);
+        if (last) assert_int_equal(rd_order_n_samples(p), n_used);
+        if (!r->drop_last) assert_int_equal(rd_order_n_samples(p), x.d.kept);
+        part[n_parts++] = (rd_order_part){
+            .global_batch = gb, .batches = k, .seed = 11, .drop_last = r->drop_last};
+        rd_order_free(p);
+    }
+    for (int64_t i = 0; i < r->n; i++) {
+        const int b = fake_bucket(&x.f, i);
+        assert_in_range(seen[i], 0, 1);
+        if (b < 0) assert_int_equal(seen[i], 0);
+        if (b >= 0) away[b] += !seen[i];
+    }
+    for (int b = 0; b < r->n_buckets; b++)
+        assert_true(r->drop_last ? away[b] < r->global_batch[n_parts - 1] : away[b] == 0);
+    free(seen);
+    free(x.members);
+}
+
+/* Another seed in the second part: still each sample once, and in another order. Parts that no run
+ * can have end in a defined way. */
+static void test_parts_of_other_seeds(void **state)
+{
+    fixture x;
+    int64_t n, m, same = 0;
+    (void)state;
+    make(&x, 600, 3, false);
+    const rd_order_part first = {.global_batch = 20, .batches = 10, .seed = 3};
+    const rd_order_rules rules = {.shuffle = true, .parts = &first, .n_parts = 1};
+    rd_status st = {0};
+    rd_order *a, *b, *c;
+    assert_int_equal(rd_order_new(&x.d, 3, 0, 10, &rules, &a, &st), RD_OK);
+    assert_int_equal(rd_order_new(&x.d, 4, 0, 10, &rules, &b, &st), RD_OK);
+    assert_int_equal(rd_order_new(&x.d, 3, 0, 20, &(rd_order_rules){.shuffle = true}, &c, &st),
+                     RD_OK);
+    int seen[600] = {0}, seen_b[600] = {0};
+    for (int64_t k = 0; k < 10; k++) {
+        const int64_t *ids = rd_order_batch(c, k, &n);
+        for (int64_t i = 0; i < n; i++) seen[ids[i]]++, seen_b[ids[i]]++;
+    }
+    for (int64_t k = 0; k < rd_order_n_batches(a); k++) {
+        const int64_t *ids = rd_order_batch(a, k, &n), *ids_b = rd_order_batch(b, k, &m);
+        same += n == m && memcmp(ids, ids_b, (size_t)n * sizeof *ids) == 0;
+        for (int64_t i = 0; i < n; i++) seen[ids[i]]++;
+        for (int64_t i = 0; i < m; i++) seen_b[ids_b[i]]++;
+    }
+    for (int i = 0; i < 600; i++) assert_true(seen[i] == 1 && seen_b[i] == 1);
+    assert_true(same < rd_order_n_batches(a) / 2);
+    rd_order_free(b);
+    rd_order_free(c);
+    c = order_of(&x.d, 0, 10, (rd_order_rules){.shuffle = true});
+    assert_int_equal(rd_order_n_whole(a), rd_order_n_batches(c));
+    rd_order_free(a);
+    rd_order_free(c);
+    const rd_order_part many = {
+        .global_batch = 1000000000000000, .batches = 1000000000000000, .seed = UINT64_MAX};
+    assert_int_equal(rd_order_new(&x.d, 3, 0, 10,
+                                  &(rd_order_rules){.shuffle = true, .parts = &many, .n_parts = 1},
+                                  &a, &st),
+                     RD_OK);
+    assert_int_equal(rd_order_n_batches(a), 0);
+    assert_int_equal(rd_order_n_samples(a), 600);
+    rd_order_free(a);
+    free(x.members);
+}
+
 RD_TESTS("plan", TEST_ROWS(check_row, rows), TEST_ROWS(check_steps, steps_rows),
-         TEST_ROWS(check_unit, unit_rows), TEST(test_deal_is_even), TEST(test_order_is_a_function),
+         TEST_ROWS(check_unit, unit_rows), TEST_ROWS(check_parts, parts_rows),
+         TEST(test_parts_of_other_seeds), TEST(test_deal_is_even), TEST(test_order_is_a_function),
          TEST(test_order_mixes), TEST(test_nothing_kept), TEST(test_sharded_images),
          TEST(test_independent), TEST(test_no_batch))
