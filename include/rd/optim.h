@@ -44,13 +44,17 @@ typedef struct rd_schedule_config {
     bool has_policy, has_begin, has_steps, has_rate, has_staircase, has_min, has_begin_epoch,
         has_end_epoch, has_warmup_start, has_plateau;
 
-    /* No keys. The caller sets both fields when it knows the data. */
+    /* No keys. The caller sets these fields when it knows the data. */
 
     /* Number of steps of all ranks in an epoch. 0: unknown; all schedules in epochs then stay at
      * epoch 0. */
     double epoch_steps;
     /* End of polynomial and cosine if decay_end_epoch is missing. */
     double end_epoch;
+    /* The step since which the number of ranks and the batch size are those of today, and the steps
+     * of one rank and the passes over the data before it. All 0: since the first step. */
+    int64_t origin_step;
+    double origin_base, origin_epoch;
 } rd_schedule_config;
 
 /* The keys that all policies read. All rows of these groups fill an rd_schedule_config. */
@@ -85,8 +89,11 @@ typedef struct rd_schedule_point {
     double part;       /* share of an epoch that this step is: 1 / S */
     double multiplier; /* rd_plateau.factor; 0: 1 */
 } rd_schedule_point;
-/* Returns the rate of a step, lr_N = F(N) lr_1(s N, epoch). F is the warm-up's ramp up to f(N):
- *   warmup_steps W:  F = b + (f(N) - b) s N / W              while s N < W
+/* Returns the rate of a step, lr_N = F(N) lr_1(x, epoch). x is the number of steps that one rank
+ * needs for the samples before step s: s N if the number of ranks never changed, else
+ *   x = origin_base + (s - origin_step) N.
+ * F is the warm-up's ramp up to f(N):
+ *   warmup_steps W:  F = b + (f(N) - b) x / W                while x < W
  *   warmup_epochs W: F = b + (f(N) - b) (epoch + part) / W   while epoch < W
  * b is warmup_start f(N) if that key is given, else 1. With epochs this is what Horovod's callback
  * does for each batch. For lr_scaling none the rate is F lr_1(s, epoch). */
@@ -95,8 +102,11 @@ double rd_schedule_rate(const rd_schedule_config *c, const rd_schedule_point *p)
 double rd_schedule_base(const rd_schedule_config *c, double step);
 /* Returns f(N), the factor of lr_scaling for n_ranks ranks. */
 double rd_schedule_factor(const rd_schedule_config *c, int n_ranks);
-/* Returns rd_schedule_rate at the point that epoch_steps gives. It is right while the number of
- * ranks does not change during the run. */
+/* Returns the step of n_ranks ranks at which one rank has done `base` steps. -1: a step before
+ * origin_step. For lr_scaling none: base. */
+int64_t rd_schedule_step(const rd_schedule_config *c, int64_t base, int n_ranks);
+/* Returns rd_schedule_rate at the point that epoch_steps and the origin give. It is right while the
+ * number of ranks does not change after origin_step. */
 double rd_schedule_at(const rd_schedule_config *c, int64_t step, int n_ranks);
 /* Appends the lines of the banner: base rate, factor, effective rate, and each boundary before and
  * after scaling (end of the warm-up, begin of the decay, first periods, the step that reaches the

@@ -5,7 +5,10 @@
  *   lr_N(s) = f(N) lr_1(s N),   f(N) = N (linear) or sqrt(N).
  * A boundary b of the config is at step b / N. lr_scaling none uses lr_1 unchanged, for configs
  * that were scaled by hand. Boundaries in epochs need no such rule: an epoch is one pass over the
- * data for any number of ranks. */
+ * data for any number of ranks.
+ *
+ * If N or the batch size changed at step o, when one rank would have done b steps for the samples
+ * so far, the position is b + (s - o) N in place of s N. */
 #include "rd/optim.h"
 #include <math.h>
 
@@ -231,9 +234,19 @@ static double ramp(const rd_schedule_config *c, const rd_schedule_point *p, doub
     return f;
 }
 
+int64_t rd_schedule_step(const rd_schedule_config *c, int64_t base, int n_ranks)
+{
+    if (!schedule_scaled(c)) return base;
+    if (c->origin_step == 0) return (base + n_ranks - 1) / n_ranks;
+    const double more = ceil(((double)base - c->origin_base) / n_ranks);
+    return more < 0.0 ? -1 : c->origin_step + (int64_t)more;
+}
+
 double rd_schedule_rate(const rd_schedule_config *c, const rd_schedule_point *p)
 {
-    const double step = schedule_scaled(c) ? (double)p->step * p->n_ranks : (double)p->step;
+    const double step = schedule_scaled(c)
+                            ? c->origin_base + (double)(p->step - c->origin_step) * p->n_ranks
+                            : (double)p->step;
     double lr = base_rate(c, step, p->epoch);
     if (p->multiplier > 0.0 && p->multiplier < 1.0)
         lr = fmax(lr * p->multiplier, fmin(lr, c->plateau_min_lr));
@@ -249,7 +262,7 @@ double rd_schedule_at(const rd_schedule_config *c, int64_t step, int n_ranks)
 {
     rd_schedule_point p = {.step = step, .n_ranks = n_ranks};
     if (c->epoch_steps > 0.0) {
-        p.epoch = (double)step / c->epoch_steps;
+        p.epoch = c->origin_epoch + (double)(step - c->origin_step) / c->epoch_steps;
         p.part = 1.0 / c->epoch_steps;
     }
     return rd_schedule_rate(c, &p);

@@ -30,7 +30,11 @@ static int64_t floor_step(const rd_schedule_config *c)
 static void boundary(const rd_schedule_config *c, int n_ranks, const char *what, int64_t base,
                      rd_strbuf *b)
 {
-    const int64_t step = schedule_banner_scaled(c) ? (base + n_ranks - 1) / n_ranks : base;
+    const int64_t step = rd_schedule_step(c, base, n_ranks);
+    if (step < 0) {
+        rd_strbuf_printf(b, "  %-18s passed (config: %" PRId64 ")\n", what, base);
+        return;
+    }
     rd_strbuf_printf(b, "  %-18s step %" PRId64, what, step);
     if (step != base) rd_strbuf_printf(b, " (config: %" PRId64 ")", base);
     rd_strbuf_printf(b, ", rate %.6g\n", rd_schedule_at(c, step, n_ranks));
@@ -41,8 +45,13 @@ static void epoch_boundary(const rd_schedule_config *c, int n_ranks, const char 
                            rd_strbuf *b)
 {
     rd_strbuf_printf(b, "  %-18s epoch %.6g", what, epoch);
+    if (epoch < c->origin_epoch) {
+        rd_strbuf_puts(b, " passed\n");
+        return;
+    }
     if (c->epoch_steps > 0.0) {
-        const int64_t step = (int64_t)ceil(epoch * c->epoch_steps - 1e-9);
+        const int64_t step = c->origin_step +
+                             (int64_t)ceil((epoch - c->origin_epoch) * c->epoch_steps - 1e-9);
         rd_strbuf_printf(b, " = step %" PRId64 ", rate %.6g", step,
                          rd_schedule_at(c, step, n_ranks));
     }

@@ -33,6 +33,48 @@ static const rd_schedule_config warm_sqrt = {
 static const rd_schedule_config high_floor = {SMOOTH, .min_learning_rate = 0.2,
                                               .lr_scaling = RD_SCALE_LINEAR};
 
+/* One rank for 40 steps, which were 0.4 epochs; since then more ranks, for which an epoch has 25
+ * steps. Step s of 4 ranks is then step 40 + 4 (s - 40) of one rank: step 55 is step 100. */
+#define MOVED .origin_step = 40, .origin_base = 40, .origin_epoch = 0.4, .epoch_steps = 25
+static const rd_schedule_config moved_decay = {SMOOTH, MOVED, .min_learning_rate = 1e-3};
+static const rd_schedule_config moved_decay_sqrt = {SMOOTH, MOVED, .min_learning_rate = 1e-3,
+                                                    .lr_scaling = RD_SCALE_SQRT};
+static const rd_schedule_config moved_decay_none = {SMOOTH, MOVED, .min_learning_rate = 1e-3,
+                                                    .lr_scaling = RD_SCALE_NONE};
+static const rd_schedule_config moved_pieces = {
+    .learning_rate = 0.1,
+    .piecewise_learning_rate_schedule = "0.1;100;0.01;160;0.001",
+    .lr_boundary_unit = RD_LR_STEPS,
+    MOVED};
+static const rd_schedule_config moved_pieces_by_epochs = {
+    .learning_rate = 0.1, .piecewise_learning_rate_schedule = "0.1;1;0.01;3;0.001", MOVED};
+static const rd_schedule_config moved_polynomial = {.learning_rate = 0.1,
+                                                    .has_policy = true,
+                                                    .lr_policy = RD_LR_POLYNOMIAL,
+                                                    .lr_power = 2.0,
+                                                    .has_begin = true,
+                                                    .begin_decay_at = 20,
+                                                    .has_steps = true,
+                                                    .decay_steps = 160,
+                                                    MOVED};
+static const rd_schedule_config moved_polynomial_by_epochs = {.learning_rate = 0.1,
+                                                              .has_policy = true,
+                                                              .lr_policy = RD_LR_POLYNOMIAL,
+                                                              .lr_power = 1.0,
+                                                              .end_epoch = 2,
+                                                              MOVED};
+static const rd_schedule_config moved_cosine = {.learning_rate = 0.1,
+                                                .has_policy = true,
+                                                .lr_policy = RD_LR_COSINE,
+                                                .has_begin = true,
+                                                .begin_decay_at = 20,
+                                                .has_steps = true,
+                                                .decay_steps = 160,
+                                                MOVED};
+static const rd_schedule_config moved_warm = {.learning_rate = 0.001, .warmup_steps = 120, MOVED};
+static const rd_schedule_config moved_warm_by_epochs = {
+    .learning_rate = 0.001, .warmup_epochs = 2, MOVED};
+
 static const struct row {
     const char *name;
     const rd_schedule_config *c;
@@ -40,6 +82,28 @@ static const struct row {
     int n;
     double want;
 } rows[] = {
+    {"more ranks: the first step", &moved_decay, 40, 4, 0.4},
+    {"more ranks: last step before the decay", &moved_decay, 54, 4, 0.4},
+    {"more ranks: two periods", &moved_decay, 80, 4, 4 * 0.1 / 16},
+    {"more ranks: the floor", &moved_decay, 1000, 4, 4e-3},
+    {"more ranks, sqrt: two periods", &moved_decay_sqrt, 80, 4, 2 * 0.1 / 16},
+    {"more ranks, none: the step as written", &moved_decay_none, 125, 4, 0.05},
+    {"fewer ranks: two periods", &moved_decay, 200, 1, 0.1 / 16},
+    {"more ranks, pieces: before", &moved_pieces, 54, 4, 0.4},
+    {"more ranks, pieces: first boundary", &moved_pieces, 55, 4, 0.04},
+    {"more ranks, pieces: second boundary", &moved_pieces, 70, 4, 0.004},
+    {"more ranks, pieces by epochs: before", &moved_pieces_by_epochs, 54, 4, 0.4},
+    {"more ranks, pieces by epochs: first boundary", &moved_pieces_by_epochs, 55, 4, 0.04},
+    {"more ranks, pieces by epochs: second boundary", &moved_pieces_by_epochs, 105, 4, 0.004},
+    {"more ranks, polynomial: half way", &moved_polynomial, 55, 4, 4 * 0.1 / 4},
+    {"more ranks, polynomial: end", &moved_polynomial, 75, 4, 0.0},
+    {"more ranks, polynomial by epochs: half way", &moved_polynomial_by_epochs, 55, 4, 0.2},
+    {"more ranks, cosine: half way", &moved_cosine, 55, 4, 0.2},
+    {"more ranks, cosine: three quarters", &moved_cosine, 65, 4, 0.4 * 0.14644660940672624},
+    {"more ranks, warm-up: a third", &moved_warm, 40, 4, 0.002},
+    {"more ranks, warm-up: last step", &moved_warm, 59, 4, 0.001 * (1 + 3 * 116.0 / 120)},
+    {"more ranks, warm-up: done", &moved_warm, 60, 4, 0.004},
+    {"more ranks, warm-up by epochs", &moved_warm_by_epochs, 55, 4, 0.001 * (1 + 3 * 1.04 / 2)},
     {"hvd8x first step", &hvd8x, 0, 8, 0.0022627417},
     {"hvd8x last step before the decay", &hvd8x, 26371, 8, 0.0022627417},
     {"hvd8x decay begins with power 0", &hvd8x, 26372, 8, 0.0022627417},
@@ -255,6 +319,22 @@ static const struct banner {
      "  cosine begins      epoch 10 = step 1000, rate 0.2\n"
      "  half way           epoch 50 = step 5000, rate 0.1\n"
      "  end reached        epoch 90 = step 9000, rate 0\n"},
+    {"banner: more ranks", &moved_decay, 4,
+     "config 0.1, lr_scaling linear for 4 ranks: factor 4, effective 0.4\n"
+     "  decay begins       step 55 (config: 100), rate 0.4\n"
+     "  decay period 1     step 68 (config: 150), rate 0.0946058\n"
+     "  decay period 2     step 80 (config: 200), rate 0.025\n"
+     "  decay period 3     step 93 (config: 250), rate 0.00591286\n"
+     "  floor reached      step 97 (config: 267), rate 0.004\n"},
+    {"banner: more ranks, by epochs", &moved_pieces_by_epochs, 4,
+     "config 0.1, lr_scaling linear for 4 ranks: factor 4, effective 0.4\n"
+     "  then 0.01          epoch 1 = step 55, rate 0.04\n"
+     "  then 0.001         epoch 3 = step 105, rate 0.004\n"},
+    {"banner: a boundary before the change", &moved_polynomial, 4,
+     "config 0.1, lr_scaling linear for 4 ranks: factor 4, effective 0.4\n"
+     "  polynomial begins  passed (config: 20)\n"
+     "  half way           step 55 (config: 100), rate 0.1\n"
+     "  end reached        step 75 (config: 180), rate 0\n"},
     {"banner: plateau", &watched, 8,
      "config 1, lr_scaling linear for 8 ranks: factor 8, effective 8\n"
      "  plateau: times 0.1 after 10 evaluations without a gain of 0.0001, not below 0.008\n"},
