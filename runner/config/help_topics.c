@@ -65,6 +65,7 @@ static row logdir[] = {
     {"`run.log`",
      "what rank 0 printed, over all starts; the reason of another rank that ended the job"},
     {"`metrics.jsonl`", "one JSON object per summary; METRICS.md explains the fields"},
+    {"`samples.jsonl`", "with `record_sample_ids`: the samples of each step; see METRICS.md"},
     {"`events.out.tfevents.*`", "TensorBoard: scalars, histograms, samples, config, hparams"},
     {"`config.json`",
      "every key, its value and its source: `file:line:column`, `--set`, `default` or `forced`"},

@@ -13,6 +13,7 @@ struct recorder {
     rd_run *run;
     rd_events *events;
     rd_metrics *metrics;
+    rd_metrics *samples; /* NULL: the ids of samples are not recorded */
     bool warned;
 };
 
@@ -80,6 +81,10 @@ rd_code recorder_new(rd_run *r, recorder **out, rd_status *st)
     c->run = r;
     (void)snprintf(path, sizeof path, "%.4000s/metrics.jsonl", r->cli->logdir);
     RD_TRY(rd_metrics_new(path, r->progress.step, &c->metrics, st));
+    if (r->config.record_sample_ids) {
+        (void)snprintf(path, sizeof path, "%.4000s/samples.jsonl", r->cli->logdir);
+        RD_TRY(rd_metrics_new(path, r->progress.step, &c->samples, st));
+    }
     RD_TRY(rd_events_new(r->cli->logdir, r->progress.step, &c->events, st));
     write_config(c, st);
     if (run_is_image(r) && class_deciding_name(r->spec.n_classes, f.name, st)) {
@@ -95,6 +100,7 @@ rd_code recorder_new(rd_run *r, recorder **out, rd_status *st)
     return RD_OK;
 done:
     rd_events_free(c->events);
+    rd_metrics_free(c->samples);
     rd_metrics_free(c->metrics);
     free(c);
     return st->code;
@@ -107,6 +113,7 @@ void recorder_free(recorder *c, int end_status)
     (void)rd_events_end(c->events, end_status, &own);
     warn_once(c, &own);
     rd_events_free(c->events);
+    rd_metrics_free(c->samples);
     rd_metrics_free(c->metrics);
     free(c);
 }
@@ -302,6 +309,20 @@ void recorder_evaluation(recorder *c, int64_t step, const rd_figure *f)
 {
     char tag[64];
     recorder_scalar(c, step, evaluation_tag(f, tag), f->value);
+}
+
+void recorder_samples(recorder *c, int64_t step, int64_t epoch, json_t *ids_stolen)
+{
+    rd_status own = {0};
+    if (!c || !c->samples) {
+        json_decref(ids_stolen);
+        return;
+    }
+    (void)rd_metrics_write(c->samples,
+                           json_pack("{s:I, s:I, s:o}", "step", (json_int_t)step, "epoch",
+                                     (json_int_t)epoch, "samples", ids_stolen),
+                           &own);
+    warn_once(c, &own);
 }
 
 void recorder_pictures(recorder *c, int64_t step, const gallery *g)

@@ -59,6 +59,9 @@ void recorder_epoch(recorder *c, int64_t epoch, double mean_loss, const class_co
 /* Writes the figure of an image model's evaluation that decides which checkpoint is best. */
 void recorder_evaluation(recorder *c, int64_t step, const rd_figure *f);
 
+/* Appends the ids of the samples of a step to samples.jsonl. Takes ownership of ids_stolen. */
+void recorder_samples(recorder *c, int64_t step, int64_t epoch, json_t *ids_stolen);
+
 /* Writes sample images. */
 void recorder_pictures(recorder *c, int64_t step, const gallery *g);
 

@@ -101,6 +101,7 @@ typedef struct run_config {
     int64_t histogram_frequency;
     int64_t image_frequency;
     bool print_samples;
+    bool record_sample_ids;
 
     /* accepted without effect */
     bool shuffle;

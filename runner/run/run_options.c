@@ -163,6 +163,9 @@ static const rd_option run_rows[] = {
                "confusions in evaluation"),
     RD_OPT_BOOL(run_config, print_samples, print_samples, "true",
                 "print one source, target and prediction with every summary"),
+    RD_OPT_BOOL(run_config, record_sample_ids, record_sample_ids, "false",
+                "write the ids of the samples of every step to samples.jsonl. An id is the number "
+                "of the line or image in the training data, from 0"),
     RD_OPT_BOOL(run_config, shuffle, shuffle, NULL,
                 "training always shuffles, evaluation and inference never do", RD_WITHOUT_EFFECT),
     RD_OPT_STRING(run_config, mode, mode, NULL, "the flag --mode decides", RD_WITHOUT_EFFECT),

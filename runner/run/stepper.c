@@ -57,6 +57,7 @@ void stepper_release(stepper *s)
             free(s->sum[k]);
     }
     gallery_release(&s->pictures);
+    sample_ids_release(&s->ids);
     rd_strbuf_release(&s->source);
     rd_strbuf_release(&s->target);
     rd_strbuf_release(&s->predicted);
@@ -344,6 +345,7 @@ static rd_code forward_backward(stepper *s, const rd_batch *b, step_sums *sum, r
     sum->tokens_tgt += out.n_tokens_tgt;
     sum->samples += (double)b->n;
     for (int64_t i = 0; i < b->n; i++) sum->hash += id_hash(b->sample[i]);
+    if (r->config.record_sample_ids && !s->make) RD_TRY(sample_ids_add(&s->ids, b, st));
     if (s->count_flops && r->model->flops) sum->flops += r->model->flops(r->model_self, b);
     if (s->want_sample) keep_sample(s, b, &out);
     if (s->want_pictures) RD_TRY(keep_pictures(s, b, &out, st));

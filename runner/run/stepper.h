@@ -5,6 +5,7 @@
 #include "class_counts.h"
 #include "pictures.h"
 #include "run.h"
+#include "sample_ids.h"
 
 /* Sums over the samples of all ranks: the control block of a step. Doubles only. */
 typedef struct step_sums {
@@ -63,6 +64,7 @@ struct stepper {
     bool want_pictures; /* some images */
     gallery pictures;
     bool count_flops;
+    sample_ids ids; /* of this rank; empty without record_sample_ids */
 
     /* times of the last step on this rank */
     double input_s;        /* waiting for input */

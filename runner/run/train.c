@@ -671,6 +671,7 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
     t->stepper.want_pictures = root && run_is_image(r) && images > 0 &&
                                (step == 1 || step % images == 0);
     RD_TRY(stepper_step(&t->stepper, lr, &in, &sum, &stats, st));
+    if (r->config.record_sample_ids) RD_TRY(sample_ids_write(r, &t->stepper.ids, t->records, st));
     RD_TRY(check_skips(t, skipped_before, sum.skipped, st));
     if (r->started_ns) {
         rd_info(r->log, "first step done %.2f s after the start",
