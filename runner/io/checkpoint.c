@@ -175,6 +175,62 @@ static rd_code checkpoint_check_array(const rd_npz *z, const json_t *entry, rd_s
     return st->code;
 }
 
+/* Fails if the entry `key` of an object is there, but is no number from low to most_progress.
+ * whole: it must be an integer. */
+static rd_code check_number(const json_t *object, const char *key, json_int_t low, bool whole,
+                            rd_status *st)
+{
+    const json_t *v = json_object_get(object, key);
+    const double x = json_number_value(v);
+    if (!v || (json_is_integer(v) && json_integer_value(v) >= low &&
+               json_integer_value(v) <= most_progress))
+        return RD_OK;
+    if (!whole && json_is_real(v) && x >= (double)low && x <= (double)most_progress) return RD_OK;
+    return rd_fail(st, RD_ECKPT,
+                   "%s: '%s' is not a %snumber from %" JSON_INTEGER_FORMAT
+                   " to %" JSON_INTEGER_FORMAT,
+                   manifest_name, key, whole ? "whole " : "", low, most_progress);
+}
+
+/* Checks what a run needs to go on with another global batch, and the sums of its epoch. */
+static rd_code check_position(const json_t *m, rd_status *st)
+{
+    const json_t *parts = json_object_get(m, "parts"), *schedule = json_object_get(m, "schedule"),
+                 *sums = json_object_get(m, "epoch_sums"),
+                 *classes = json_object_get(sums, "classes"),
+                 *from = json_object_get(schedule, "step"), *to = json_object_get(m, "step");
+    for (size_t i = 0; i < json_array_size(parts); i++) {
+        const json_t *part = json_array_get(parts, i);
+        if (!json_object_get(part, "global_batch") || !json_object_get(part, "batches"))
+            return rd_fail(st, RD_ECKPT, "%s: a part has no 'global_batch' or 'batches'",
+                           manifest_name);
+        if (check_number(part, "global_batch", 1, true, st) != RD_OK ||
+            check_number(part, "batches", 0, true, st) != RD_OK)
+            return st->code;
+    }
+    if (check_number(schedule, "step", 0, true, st) != RD_OK ||
+        check_number(schedule, "samples", 0, true, st) != RD_OK ||
+        check_number(schedule, "epoch", 0, false, st) != RD_OK ||
+        check_number(schedule, "step_samples", 1, true, st) != RD_OK ||
+        check_number(sums, "weight", 0, false, st) != RD_OK ||
+        check_number(sums, "targets", 0, false, st) != RD_OK ||
+        check_number(sums, "samples", 0, false, st) != RD_OK)
+        return st->code;
+    if (sums && !json_is_number(json_object_get(sums, "loss")))
+        return rd_fail(st, RD_ECKPT, "%s: the 'loss' of 'epoch_sums' is not a number",
+                       manifest_name);
+    if (json_is_integer(to) && json_integer_value(from) > json_integer_value(to))
+        return rd_fail(st, RD_ECKPT, "%s: the schedule's 'step' is later than the checkpoint's",
+                       manifest_name);
+    for (size_t i = 0; i < json_array_size(classes); i++) {
+        const double x = json_number_value(json_array_get(classes, i));
+        if (!(x >= 0.0 && x <= (double)most_progress))
+            return rd_fail(st, RD_ECKPT, "%s: a count of 'classes' is not in 0 .. %g",
+                           manifest_name, (double)most_progress);
+    }
+    return RD_OK;
+}
+
 /* Checks the numbers of progress that a run writes. A checksum does not vouch for them, and the
  * trainer computes with them. */
 static rd_code check_progress(const json_t *m, rd_status *st)
@@ -198,14 +254,9 @@ static rd_code check_progress(const json_t *m, rd_status *st)
     for (size_t i = 0; i < n_all; i++) {
         const char *key = i < n ? whole[i].key : of_plateau[i - n].key;
         const json_int_t low = i < n ? whole[i].low : of_plateau[i - n].low;
-        const json_t *v = json_object_get(i < n ? m : plateau, key);
-        if (v && (!json_is_integer(v) || json_integer_value(v) < low ||
-                  json_integer_value(v) > most_progress))
-            return rd_fail(st, RD_ECKPT,
-                           "%s: '%s' is not a whole number from %" JSON_INTEGER_FORMAT
-                           " to %" JSON_INTEGER_FORMAT,
-                           manifest_name, key, low, most_progress);
+        if (check_number(i < n ? m : plateau, key, low, true, st) != RD_OK) return st->code;
     }
+    if (check_position(m, st) != RD_OK) return st->code;
     if (factor && !(json_number_value(factor) > 0.0 && json_number_value(factor) <= 1.0))
         return rd_fail(st, RD_ECKPT, "%s: the plateau's 'factor' is not in 0 .. 1", manifest_name);
     if (scale && !(json_number_value(scale) > 0.0))

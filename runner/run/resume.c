@@ -18,9 +18,48 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Larger numbers are not believed when they are read (checkpoint.c). */
+static const int64_t most_samples = INT64_C(1000000000000000);
+
 static void hex(uint64_t v, char out[20])
 {
     (void)snprintf(out, 20, "%016" PRIx64, v);
+}
+
+/* Returns the number of samples of a step, where each batch counts as full. */
+static int64_t step_samples(const rd_run *r)
+{
+    const int64_t n = r->global_batch * r->config.iter_size;
+    return n < most_samples ? n : most_samples;
+}
+
+/* Adds what a later start needs to go on with another global batch. */
+static void describe_position(const rd_run *r, json_t *m)
+{
+    const run_progress *p = &r->progress;
+    if (p->n_parts > 0) {
+        json_t *list = json_array();
+        for (int i = 0; i < p->n_parts; i++)
+            (void)json_array_append_new(
+                list, json_pack("{s:I, s:I, s:I, s:b}", "global_batch",
+                                (json_int_t)p->part[i].global_batch, "batches",
+                                (json_int_t)p->part[i].batches, "seed", (json_int_t)p->part[i].seed,
+                                "drop_last_batch", (int)p->part[i].drop_last));
+        (void)json_object_set_new(m, "parts", list);
+    }
+    (void)json_object_set_new(m, "schedule",
+                              json_pack("{s:I, s:I, s:f, s:I}", "step", (json_int_t)p->origin.step,
+                                        "samples", (json_int_t)p->origin.samples, "epoch",
+                                        p->origin.epoch, "step_samples",
+                                        (json_int_t)step_samples(r)));
+    if (!p->has_sums) return;
+    json_t *classes = json_array();
+    for (int i = 0; i < STEP_CLASS_COUNTS; i++)
+        (void)json_array_append_new(classes, json_real(p->sums.classes[i]));
+    (void)json_object_set_new(m, "epoch_sums",
+                              json_pack("{s:f, s:f, s:f, s:f, s:o}", "loss", p->sums.loss, "weight",
+                                        p->sums.weight, "targets", p->sums.targets, "samples",
+                                        p->sums.samples, "classes", classes));
 }
 
 static json_t *resume_describe(const rd_run *r)
@@ -38,6 +77,7 @@ static json_t *resume_describe(const rd_run *r)
                           r->model->name, "optimizer", r->optim ? rd_optim_def(r->optim)->name : "",
                           "src_vocab_hash", src, "tgt_vocab_hash", tgt);
     if (!m) return NULL;
+    describe_position(r, m);
     if (r->train_data)
         (void)json_object_set_new(
             m, "data",
@@ -315,9 +355,106 @@ static void keep_series(rd_run *r, const json_t *m)
     rd_strbuf_release(&keys);
 }
 
-/* Reads the progress. The sample position survives a change of the global batch: training continues
- * with the batch that holds the next unused sample. So up to one global batch less one sample may
- * come twice in that epoch. With other data, positions have another meaning, and the next epoch
+/* Goes on with the next epoch, whose sums begin. */
+static void resume_new_epoch(rd_run *r)
+{
+    run_progress *p = &r->progress;
+    run_next_epoch(p);
+    p->sums = (run_sums){0};
+    p->has_sums = p->moved = true;
+}
+
+static void too_many_parts(rd_run *r)
+{
+    rd_warn(r->log,
+            "the global batch has changed more than %d times in epoch %" PRId64
+            ": going on with a new epoch",
+            RUN_PARTS, r->progress.epoch + 1);
+    resume_new_epoch(r);
+}
+
+/* Reads the earlier parts of the epoch. Returns false if there are too many. */
+static bool take_parts(run_progress *p, const json_t *m)
+{
+    const json_t *list = json_object_get(m, "parts");
+    if (json_array_size(list) > RUN_PARTS) return false;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *part = json_array_get(list, i);
+        p->part[p->n_parts++] = (rd_order_part){
+            .global_batch = meta_int(part, "global_batch", 1),
+            .batches = meta_int(part, "batches", 0),
+            .seed = (uint64_t)meta_int(part, "seed", 0),
+            .drop_last = json_is_true(json_object_get(part, "drop_last_batch"))};
+    }
+    return true;
+}
+
+/* Reads the sums of the epoch. A checkpoint of an earlier program has none. */
+static void take_sums(run_progress *p, const json_t *m)
+{
+    const json_t *sums = json_object_get(m, "epoch_sums"),
+                 *classes = json_object_get(sums, "classes");
+    p->has_sums = json_is_object(sums) && json_array_size(classes) == STEP_CLASS_COUNTS;
+    if (!p->has_sums) return;
+    p->sums.loss = json_number_value(json_object_get(sums, "loss"));
+    p->sums.weight = json_number_value(json_object_get(sums, "weight"));
+    p->sums.targets = json_number_value(json_object_get(sums, "targets"));
+    p->sums.samples = json_number_value(json_object_get(sums, "samples"));
+    for (size_t i = 0; i < STEP_CLASS_COUNTS; i++)
+        p->sums.classes[i] = json_number_value(json_array_get(classes, i));
+}
+
+/* Reads the origin of the schedule, and counts the samples of all steps. A checkpoint of an earlier
+ * program has no origin: its steps count as steps of today. */
+static void take_origin(rd_run *r, const json_t *m)
+{
+    run_progress *p = &r->progress;
+    const json_t *was = json_object_get(m, "schedule");
+    const int64_t now = step_samples(r), had = meta_int(was, "step_samples", now);
+    p->origin = (run_origin){.step = meta_int(was, "step", 0),
+                             .samples = meta_int(was, "samples", 0),
+                             .epoch = json_number_value(json_object_get(was, "epoch"))};
+    const double seen = (double)p->origin.samples +
+                        (double)(p->step - p->origin.step) * (double)had;
+    p->seen = seen < (double)most_samples ? (int64_t)fmax(0.0, seen) : most_samples;
+    p->moved = had != now;
+}
+
+/* Finds the next batch where the order is another one now. The samples of the epoch that are left
+ * become a new part of it. Ranks with independent orders have no such samples, and go on at the
+ * same number of samples. */
+static void keep_position(rd_run *r, const json_t *m)
+{
+    run_progress *p = &r->progress;
+    const json_t *dropped = json_object_get(json_object_get(m, "config"), "drop_last_batch");
+    const rd_order_part was = {.global_batch = meta_int(m, "global_batch", 0),
+                               .batches = p->batch,
+                               .seed = (uint64_t)meta_int(m, "seed", (int64_t)r->seed),
+                               .drop_last = json_is_true(dropped)};
+    const bool resized = was.global_batch != r->global_batch;
+    if (was.global_batch == 0) return;
+    if (r->config.sampling == RUN_SAMPLING_INDEPENDENT) {
+        if (resized || meta_int(m, "ranks", r->world->size) != r->world->size)
+            p->batch = p->samples / r->global_batch + (p->samples % r->global_batch > 0);
+        return;
+    }
+    if (!resized && was.seed == r->seed && was.drop_last == r->config.drop_last_batch) return;
+    p->moved = true;
+    if (p->batch == 0) return;
+    if (p->n_parts == RUN_PARTS) {
+        too_many_parts(r);
+        return;
+    }
+    if (resized)
+        rd_info(r->log,
+                "the global batch was %" PRId64 " and is %" PRId64 ": the samples of epoch %" PRId64
+                " that are left are put into batches anew",
+                was.global_batch, r->global_batch, p->epoch + 1);
+    p->part[p->n_parts++] = was;
+    p->batch = 0;
+}
+
+/* Reads the progress. With other data, positions have another meaning, and the next epoch
  * begins. */
 static void take_progress(rd_run *r, const rd_ckpt *c)
 {
@@ -337,7 +474,6 @@ static void take_progress(rd_run *r, const rd_ckpt *c)
         .batch = meta_int(m, "batch", 0),
         .samples = meta_int(m, "samples", 0),
         .samples_hash = meta_int(m, "samples_hash", 0),
-        .global_batch = meta_int(m, "global_batch", 0),
         .best = json_is_number(best) ? json_number_value(best) : 0.0,
         .best_step = json_is_number(best) ? meta_int(m, "best_step", -1) : -1,
         .best_before = json_is_number(best) ? meta_int(m, "best_before", -1) : -1,
@@ -346,6 +482,9 @@ static void take_progress(rd_run *r, const rd_ckpt *c)
         .eval_due = json_is_true(json_object_get(m, "eval_due")),
         .plateau = plateau_of(m)};
     if (!r->train_data) return;
+    const bool few = take_parts(&r->progress, m);
+    take_sums(&r->progress, m);
+    take_origin(r, m);
     keep_series(r, m);
     if (meta_int(m, "seed", (int64_t)r->seed) != (int64_t)r->seed)
         rd_warn(r->log,
@@ -360,11 +499,12 @@ static void take_progress(rd_run *r, const rd_ckpt *c)
     else if (meaning_other_samples(r, m))
         rd_warn(r->log, "other buckets or another sampling choose other samples: going on with a "
                         "new epoch");
-    if (other || meaning_other_samples(r, m)) {
-        r->progress.epoch++;
-        r->progress.batch = r->progress.samples = r->progress.samples_hash = 0;
-        r->progress.global_batch = r->global_batch;
-    }
+    if (other || meaning_other_samples(r, m))
+        resume_new_epoch(r);
+    else if (!few)
+        too_many_parts(r);
+    else
+        keep_position(r, m);
 }
 
 void resume_report_renamed(const rd_run *r, const rd_ckpt *c)

@@ -3,6 +3,7 @@
 #ifndef RD_RUN_H
 #define RD_RUN_H
 
+#include "class_counts.h"
 #include "run_types.h"
 #include "rd/backend.h"
 #include "rd/clock.h"
@@ -124,10 +125,28 @@ int rd_training_groups_add(const rd_option_group *out[RD_MAX_GROUPS], int n);
  * there are. */
 int rd_training_groups(const rd_option_group *out[RD_MAX_GROUPS]);
 
-/* The position of a training. The next global batch is number `batch` of epoch `epoch`, or the
- * first one of the next epoch where there is none of that number. While the global batch is
- * constant, all of it follows from the number of steps. It is saved so that the global batch may
- * change. */
+/* Sums over the steps of an epoch, of all ranks. Checkpoints hold them, so there are no times:
+ * checkpoints of the same run have the same bytes. */
+typedef struct run_sums {
+    double loss, weight, targets, samples;
+    double classes[STEP_CLASS_COUNTS];
+} run_sums;
+
+/* The step from which the schedule counts with the present global batch. All 0: the global batch
+ * has never changed. */
+typedef struct run_origin {
+    int64_t step;
+    int64_t samples; /* samples of the steps before, where each batch counts as full */
+    double epoch;    /* passes over the data before the step */
+} run_origin;
+
+/* Largest number of parts of an epoch (rd_order_part), the present one included. */
+enum { RUN_PARTS = 256 };
+
+/* The position of a training. The next global batch is number `batch` of the present part of epoch
+ * `epoch`, or the first one of the next epoch where there is none of that number. While the global
+ * batch is constant, all of it follows from the number of steps. It is saved so that the global
+ * batch may change. */
 typedef struct run_progress {
     int64_t step;    /* number of steps done, skipped steps included */
     int64_t updates; /* number of optimizer updates done */
@@ -141,12 +160,20 @@ typedef struct run_progress {
     int64_t samples; /* number of samples of this epoch used so far */
     /* sum of a hash of their ids: the same for every order and number of ranks */
     int64_t samples_hash;
-    int64_t global_batch; /* the global batch size that `batch` counts in */
-    double best;          /* best evaluation figure so far */
-    int64_t best_step;    /* step of `best`; -1: none */
-    int64_t best_before;  /* step of the best file that `best` replaced; -1: none */
-    bool eval_due;        /* a stop request came before this step's evaluation */
-    double loss_scale;    /* for the next step */
+    int n_parts;                   /* number of earlier parts of this epoch */
+    rd_order_part part[RUN_PARTS]; /* [n_parts] */
+    run_origin origin;
+    /* After a resume: as origin.samples, for all steps so far; and whether the schedule needs a new
+     * origin at this step, because a step has another number of samples now. */
+    int64_t seen;
+    bool moved;
+    run_sums sums;       /* since the epoch began */
+    bool has_sums;       /* the sums include the epoch's first batch */
+    double best;         /* best evaluation figure so far */
+    int64_t best_step;   /* step of `best`; -1: none */
+    int64_t best_before; /* step of the best file that `best` replaced; -1: none */
+    bool eval_due;       /* a stop request came before this step's evaluation */
+    double loss_scale;   /* for the next step */
     /* number of finite steps since loss_scale changed; see device_scales_loss */
     int64_t good_steps;
     rd_plateau plateau;
@@ -236,6 +263,9 @@ bool run_any(const rd_run *r);
 
 /* Returns the peak memory of this process so far. */
 double run_peak_bytes(void);
+
+/* Moves the position to the begin of the next epoch. */
+void run_next_epoch(run_progress *at);
 
 /* Collective. Puts the gradients into memory that the ranks of a host share, where the ranks can
  * map it. */

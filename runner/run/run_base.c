@@ -51,6 +51,13 @@ bool run_any(const rd_run *r)
     return r->config.deterministic == RUN_DETERMINISTIC_ANY;
 }
 
+void run_next_epoch(run_progress *at)
+{
+    at->epoch++;
+    at->batch = at->samples = at->samples_hash = 0;
+    at->n_parts = 0;
+}
+
 rd_code run_share_gradients(rd_run *r, rd_status *st)
 {
     char why[200];

@@ -63,28 +63,16 @@ void stepper_release(stepper *s)
     rd_strbuf_release(&s->predicted);
 }
 
-/* After a resume with another global batch: finds the batch that holds the first unused sample. */
-static void find_batch(stepper *s)
-{
-    run_progress *at = &s->run->progress;
-    int64_t seen = 0, k = 0, n = 0;
-    for (; k < rd_order_n_batches(s->order); k++) {
-        (void)rd_order_batch(s->order, k, &n);
-        if (seen + n > at->samples) break;
-        seen += n;
-    }
-    at->batch = k;
-    at->samples = seen;
-    at->samples_hash = 0; /* the samples of the batches before are not those that were used */
-}
-
 static rd_code new_order(const rd_run *r, int64_t epoch, rd_order **out, rd_status *st)
 {
+    const bool now = epoch == r->progress.epoch;
     const rd_order_rules rules = {.shuffle = true,
                                   .drop_last = r->config.drop_last_batch,
                                   .unit = (int64_t)run_real(r, "batch_norm_samples", 0.0),
                                   .independent = r->config.sampling == RUN_SAMPLING_INDEPENDENT,
-                                  .size = r->world->size};
+                                  .size = r->world->size,
+                                  .parts = r->progress.part,
+                                  .n_parts = now ? r->progress.n_parts : 0};
     return rd_order_new(r->train_data, r->seed, epoch, r->global_batch, &rules, out, st);
 }
 
@@ -111,14 +99,9 @@ rd_code stepper_prepare(stepper *s, rd_status *st)
     run_progress *at = &r->progress;
     for (;;) {
         if (s->order_epoch != at->epoch) RD_TRY(take_order(s, st));
-        if (at->global_batch != r->global_batch) {
-            if (at->global_batch != 0 && at->samples > 0) find_batch(s);
-            at->global_batch = r->global_batch;
-        }
         if (at->batch < rd_order_n_batches(s->order)) break;
         if (at->epoch + 1 >= s->n_epochs) break;
-        at->epoch++;
-        at->batch = at->samples = at->samples_hash = 0;
+        run_next_epoch(at);
     }
 done:
     return st->code;
@@ -129,6 +112,23 @@ bool stepper_done(const stepper *s)
     const run_progress *at = &s->run->progress;
     return at->epoch + 1 >= s->n_epochs && s->order_epoch == at->epoch &&
            at->batch >= rd_order_n_batches(s->order);
+}
+
+double stepper_epoch_share(const stepper *s)
+{
+    const run_progress *at = &s->run->progress;
+    if (at->n_parts == 0) return (double)at->batch / (double)rd_order_n_batches(s->order);
+    const int64_t n = rd_order_n_samples(s->order);
+    return n > 0 ? (double)at->samples / (double)n : 1.0;
+}
+
+double stepper_step_share(const stepper *s)
+{
+    const rd_run *r = s->run;
+    const double n = (double)r->config.iter_size;
+    return r->progress.n_parts == 0
+               ? n / (double)rd_order_n_batches(s->order)
+               : n * (double)r->global_batch / fmax(1.0, (double)rd_order_n_samples(s->order));
 }
 
 /* Returns a hash whose sum over samples is the same for every order, and exact in a double for two
@@ -471,11 +471,18 @@ rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
     s->input_s = s->late_s;
     s->comm_s = s->backward_s = s->ahead_s = s->late_s = 0.0;
     memcpy(s->since, r->times.seconds, sizeof s->since);
+    s->crossed = false;
     exchange_begin(r->exchange);
     for (int64_t i = 0; i < r->config.iter_size; i++) {
         if (!s->make) {
+            const int64_t epoch = r->progress.epoch;
             RD_TRY(stepper_prepare(s, st));
             if (stepper_done(s)) break;
+            if (r->progress.epoch != epoch && i > 0) {
+                s->crossed = true;
+                s->before = *out;
+                out->hash = 0.0; /* the position counts the hashes of the new epoch */
+            }
         }
         const bool ends = i + 1 == r->config.iter_size;
         RD_TRY(one_batch(s, i == 0, ends, ends && r->progress.step + 1 >= s->last_step, out, st));
@@ -488,6 +495,11 @@ rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
     memcpy(sums, out, sizeof sums);
     RD_TRY(rd_comm_sum_f64(r->comm, sums, N_SUMS, st));
     memcpy(out, sums, sizeof sums);
+    if (s->crossed) {
+        memcpy(sums, &s->before, sizeof sums);
+        RD_TRY(rd_comm_sum_f64(r->comm, sums, N_SUMS, st));
+        memcpy(&s->before, sums, sizeof sums);
+    }
     RD_TRY(run_phase(r, RD_PHASE_EXCHANGE, r->progress.step + 1, st));
     times_enter(r, TIMES_EXCHANGE);
     RD_TRY(exchange_finish(r->exchange, &s->comm, st));

@@ -63,6 +63,10 @@ struct stepper {
     rd_strbuf source, target, predicted;
     bool want_pictures; /* some images */
     gallery pictures;
+    /* The last step began in an epoch that ended before its last batch (iter_size). before: sums of
+     * all ranks over its batches of that epoch. */
+    bool crossed;
+    step_sums before;
     bool count_flops;
     sample_ids ids; /* of this rank; empty without record_sample_ids */
 
@@ -77,9 +81,15 @@ struct stepper {
 void stepper_init(stepper *s, rd_run *r);
 void stepper_release(stepper *s);
 
-/* Makes the order of the epoch that comes next. After a resume with another global batch it also
- * moves run->progress.batch. Not collective. */
+/* Makes the order of the epoch that comes next. Not collective. */
 rd_code stepper_prepare(stepper *s, rd_status *st);
+
+/* Returns the share of the present epoch that is done, 0 .. 1: of its batches or, where the global
+ * batch has changed within the epoch, of its samples. */
+double stepper_epoch_share(const stepper *s);
+
+/* Returns the share of an epoch that a step is, in the same measure. */
+double stepper_step_share(const stepper *s);
 
 /* Is no batch left before n_epochs? */
 bool stepper_done(const stepper *s);

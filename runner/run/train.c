@@ -63,7 +63,6 @@ typedef struct trainer {
     forecast_sums sums; /* for the summary at the end */
     int64_t n_steps;    /* number of steps of this run */
     int64_t epoch_ns;
-    bool epoch_whole; /* the sums include the epoch's first batch */
 } trainer;
 
 /* ---- log folder ---- */
@@ -186,12 +185,11 @@ done:
 static double rate_now(const trainer *t)
 {
     const rd_run *r = t->run;
-    const double n = (double)rd_order_n_batches(t->stepper.order);
     const rd_schedule_point p = {
         .step = r->progress.step,
         .n_ranks = r->world->size,
-        .epoch = (double)r->progress.epoch + (double)r->progress.batch / n,
-        .part = (double)r->config.iter_size / n,
+        .epoch = (double)r->progress.epoch + stepper_epoch_share(&t->stepper),
+        .part = stepper_step_share(&t->stepper),
         .multiplier = r->schedule_config.has_plateau ? r->progress.plateau.factor : 1.0};
     return rd_schedule_rate(&r->schedule_config, &p);
 }
@@ -336,13 +334,11 @@ static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_s
                         double lr, step_record *s)
 {
     const rd_run *r = t->run;
-    const int64_t n_batches = t->stepper.order ? rd_order_n_batches(t->stepper.order) : 0;
     const train_window *w = &t->since_record;
     const double wall = w->seconds > 0.0 ? w->seconds : 1e-9;
     *s = (step_record){.step = r->progress.step,
                        .epoch = r->progress.epoch,
-                       .epoch_part = n_batches > 0 ? (double)r->progress.batch / (double)n_batches
-                                                   : 0.0,
+                       .epoch_part = stepper_epoch_share(&t->stepper),
                        .loss = ratio(sum->loss, sum->weight),
                        .loss_mean = ratio(w->loss, w->weight),
                        .nll_per_token = ratio(sum->nll, sum->targets),
@@ -374,18 +370,29 @@ static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_s
     }
 }
 
+static void add_sums(run_sums *s, const step_sums *step)
+{
+    s->samples += step->samples;
+    s->targets += step->targets;
+    for (int i = 0; i < STEP_CLASS_COUNTS; i++) s->classes[i] += step->classes[i];
+    if (!isfinite(step->loss)) return;
+    s->loss += step->loss;
+    s->weight += step->weight;
+}
+
 /* Reports the end of an epoch. done_before: epochs done before the step. */
 static void report_epoch(trainer *t, int64_t done_before)
 {
     rd_run *r = t->run;
+    const run_sums *s = &r->progress.sums;
     char time[32], count[32], speed[32], classes[384], more[512] = "";
     int64_t at[STEP_CLASS_COUNTS];
     const train_window *w = &t->since_epoch;
     const int64_t done = epochs_done(t);
     if (done == done_before) return;
-    const double mean = ratio(w->loss, w->weight);
-    const class_counts k = class_counts_of_sums(w->classes, w->targets, r->spec.n_classes, at);
-    if (t->epoch_whole) {
+    const double mean = ratio(s->loss, s->weight);
+    const class_counts k = class_counts_of_sums(s->classes, s->targets, r->spec.n_classes, at);
+    if (r->progress.has_sums) {
         class_lines(&k, RD_CLASS_EPOCH, ", ", classes, sizeof classes);
         if (run_is_image(r))
             (void)snprintf(more, sizeof more, "%s, %s %s/s, input wait %.1f %%", classes,
@@ -394,14 +401,40 @@ static void report_epoch(trainer *t, int64_t done_before)
                            fmin(100.0, 100.0 * w->input_s / (w->seconds * r->world->size)));
         rd_info(r->log,
                 "epoch %" PRId64 " done at step %" PRId64 ": %s sample%s, mean loss %.4f%s, %s",
-                done, r->progress.step, rd_commas(w->samples, count), RD_S(w->samples),
+                done, r->progress.step, rd_commas(s->samples, count), RD_S(s->samples),
                 console_real(mean), more,
                 console_duration((double)(rd_now_ns() - t->epoch_ns) * 1e-9, time));
         recorder_epoch(t->records, done - 1, mean, &k);
+    } else {
+        rd_info(r->log,
+                "epoch %" PRId64 " done at step %" PRId64
+                ": its mean loss is not known, because the checkpoint of an earlier program had no "
+                "sums of the epoch",
+                done, r->progress.step);
     }
     t->epoch_ns = rd_now_ns();
     t->since_epoch = (train_window){0};
-    t->epoch_whole = true;
+    r->progress.sums = (run_sums){0};
+    r->progress.has_sums = true;
+}
+
+/* Adds the sums of a step to those of its epoch, and reports the end of the epoch. The batches of a
+ * step that belong to the epoch after it are counted there. */
+static void end_step_of_epoch(trainer *t, const step_sums *sum, int64_t done_before)
+{
+    run_sums *s = &t->run->progress.sums;
+    const step_sums *before = &t->stepper.before;
+    const bool apart = t->stepper.crossed && epochs_done(t) == done_before + 1;
+    step_sums rest = *sum;
+    add_sums(s, apart ? before : sum);
+    report_epoch(t, done_before);
+    if (!apart) return;
+    rest.samples -= before->samples;
+    rest.targets -= before->targets;
+    for (int i = 0; i < STEP_CLASS_COUNTS; i++) rest.classes[i] -= before->classes[i];
+    rest.loss -= before->loss;
+    rest.weight -= before->weight;
+    add_sums(s, &rest);
 }
 
 /* Records a step. Rank 0 only. due: a full record; otherwise only the live line. */
@@ -694,7 +727,7 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
     if (root) train_record(t, &sum, &stats, lr, due);
     count_step(t, &sum, stats.finite, scale);
     RD_TRY(check_divergence(t, &sum, st));
-    report_epoch(t, done_before);
+    end_step_of_epoch(t, &sum, done_before);
     trace_step_end(r);
     *stop = sum.stop > 0.0;
     /* This comes before a save, so that the checkpoint holds what the evaluation changes (best,
@@ -747,22 +780,42 @@ done:
 
 /* ---- before and after ---- */
 
+/* Tells the schedule from which step it counts with the present global batch. */
+static void find_origin(trainer *t)
+{
+    rd_run *r = t->run;
+    run_progress *p = &r->progress;
+    rd_schedule_config *c = &r->schedule_config;
+    if (p->moved)
+        p->origin = (run_origin){.step = p->step,
+                                 .samples = p->seen,
+                                 .epoch = (double)p->epoch + stepper_epoch_share(&t->stepper)};
+    p->moved = false;
+    c->origin_step = p->origin.step;
+    c->origin_base = (double)p->origin.samples /
+                     (double)(r->config.batch_size * r->config.iter_size);
+    c->origin_epoch = p->origin.epoch;
+}
+
 /* Finds the last step: --max_steps where it is given, else num_epochs, else the flag's default. */
 static void find_last_step(trainer *t)
 {
     rd_run *r = t->run;
     t->last_step = r->cli->max_steps;
-    const int64_t n = rd_order_n_batches(t->stepper.order);
+    const int64_t n = rd_order_n_whole(t->stepper.order);
+    rd_schedule_config *c = &r->schedule_config;
+    c->epoch_steps = (double)n / (double)r->config.iter_size;
+    find_origin(t);
     /* A schedule that does not set its own end ends here. So a shorter trial of the same config
      * keeps its learning rates. */
-    r->schedule_config.epoch_steps = (double)n / (double)r->config.iter_size;
-    r->schedule_config.end_epoch = r->config.has_num_epochs
-                                       ? (double)r->config.num_epochs
-                                       : (double)t->last_step / r->schedule_config.epoch_steps;
+    c->end_epoch = r->config.has_num_epochs
+                       ? (double)r->config.num_epochs
+                       : c->origin_epoch + (double)(t->last_step - c->origin_step) / c->epoch_steps;
     if (r->cli->max_steps_given || !r->config.has_num_epochs) return;
     t->stepper.n_epochs = r->config.num_epochs;
     const int64_t epochs = r->config.num_epochs - r->progress.epoch;
-    const int64_t left = epochs > 0 ? epochs * n - r->progress.batch : 0;
+    const int64_t n_now = rd_order_n_batches(t->stepper.order);
+    const int64_t left = epochs > 0 ? (epochs - 1) * n + n_now - r->progress.batch : 0;
     t->last_step = r->progress.step +
                    (left > 0 ? (left + r->config.iter_size - 1) / r->config.iter_size : 0);
 }
@@ -795,10 +848,9 @@ static rd_code open_run(trainer *t, rd_status *st)
     t->divergence.floor = log(fmax(2.0, run_is_image(r) ? (double)r->spec.n_classes
                                                         : (double)r->spec.tgt_vocab_size));
     t->stepper.last_step = t->last_step;
-    t->epoch_whole = r->progress.batch == 0 ||
-                     r->progress.batch >= rd_order_n_batches(t->stepper.order);
+    if (r->progress.samples == 0) r->progress.has_sums = true;
     t->epoch_ns = rd_now_ns();
-    world_banner(r, t->last_step, rd_order_n_batches(t->stepper.order),
+    world_banner(r, t->last_step, rd_order_n_whole(t->stepper.order),
                  rd_order_n_samples(t->stepper.order));
 done:
     return st->code;
