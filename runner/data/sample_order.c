@@ -138,13 +138,15 @@ static int64_t sample_at(const rd_order *o, rd_key key, int b, int64_t n, int64_
 }
 
 /* Removes the batches that part k used. What is left of a bucket keeps its order, so `left` can be
- * rewritten in place. */
+ * rewritten in place. A part that used all its batches ended the epoch: smaller last batches that
+ * it left out do not come back. */
 static rd_code remove_part(rd_order *o, int k, const rd_order_part *p, rd_status *st)
 {
     const rd_dataset *d = o->d;
     const int64_t *start = k == 0 ? d->start : o->left_start;
     const int64_t n_batches = cut_buckets(start, d->n_buckets, p->global_batch, p->drop_last,
                                           o->first_batch);
+    const bool ended = p->batches >= n_batches;
     const rd_key key = key_of_batches(o, p->seed, k);
     bool *used = calloc((size_t)n_batches + 1, sizeof *used);
     int64_t from = start[0], n_left = 0;
@@ -156,7 +158,7 @@ static rd_code remove_part(rd_order *o, int k, const rd_order_part *p, rd_status
     for (int b = 0; b < d->n_buckets; b++) {
         const int64_t n = start[b + 1] - from;
         const rd_key in_bucket = key_of_bucket(o, p->seed, b);
-        for (int64_t i = 0; i < n; i++) {
+        for (int64_t i = 0; i < n && !ended; i++) {
             const int64_t batch = o->first_batch[b] + i / p->global_batch;
             /* A smaller last batch that was left out is not one of the bucket's batches. */
             if (batch < o->first_batch[b + 1] && used[batch]) continue;

@@ -434,6 +434,7 @@ static void keep_position(rd_run *r, const json_t *m)
     const bool resized = was.global_batch != r->global_batch;
     if (was.global_batch == 0) return;
     if (r->config.sampling == RUN_SAMPLING_INDEPENDENT) {
+        p->n_parts = 0;
         if (resized || meta_int(m, "ranks", r->world->size) != r->world->size)
             p->batch = p->samples / r->global_batch + (p->samples % r->global_batch > 0);
         return;

@@ -62,8 +62,13 @@ for epoch in 0 1; do
 done
 # The epoch ends where fewer samples are left than a global batch: 107 - 28 - 32 - 24 = 23.
 drop="--set drop_last_batch=true"
+# A run that has ended its epoch does not go back to it.
 # shellcheck disable=SC2086 # $drop is several words
 {
+    expect "drop: an epoch of 3 batches" 0 "epoch 1 done at step 3: 96 samples" t 2 ended digits.json --max_steps=3 \
+        $drop --set batch_size=16
+    expect "drop: the next epoch" 0 "epoch 2 done at step 29: 104 samples" t 1 ended digits.json --max_steps=29 $drop
+    expect "drop: the first one has ended once" 0 "^1\$" grep -c "epoch 1 done" ended/run.log
     expect "drop: one rank" 0 "" t 1 drop digits.json --max_steps=7 $drop
     expect "drop: two" 0 "" t 2 drop digits.json --max_steps=11 $drop
     expect "drop: three" 0 "" t 3 drop digits.json --max_steps=13 $drop
@@ -201,6 +206,19 @@ rates "cosine by epochs" 'n * 0.01 * 0.5 * (1 + cos(3.14159265358979 * e))' --se
 rates "warm-up" '0.01 * (1 + (n - 1) * min(1, x / 32))' --set warmup_steps=32
 rates "warm-up by epochs" '0.01 * (e < 0.4 ? 1 + (n - 1) * min(1, (e + p) / 0.4) : n)' --set warmup_epochs=0.4
 rates "warm-up from a start" '0.01 * n * (0.2 + 0.8 * min(1, x / 32))' --set warmup_steps=32 --set warmup_start=0.2
+# A step of four times as many samples: the 8 steps before are 2 steps of today, and the decay begins at 3.
+for key in batch_size=20 iter_size=4; do
+    rm -rf rates
+    # shellcheck disable=SC2086 # $decay is several words
+    {
+        decay="--set use_decay=true --set begin_decay_at=3 --set decay_steps=1 --set decay_rate=0.5
+            --set use_staircase_decay=true --set min_learning_rate=0 --set lr_scaling=linear --set learning_rate=0.01"
+        expect "8 steps" 0 "" t 1 rates small.json --max_steps=8 $decay
+        expect "$key" 0 "" t 1 rates small.json --max_steps=12 $decay --set $key
+    }
+    expect "the schedule after $key" 0 "^0.01 0.01 0.005 0.0025 \$" sh -c "
+        sed -n 's/.*\"learning_rate\":\([^,]*\),.*/\1/p' rates/metrics.jsonl | tail -n 4 | tr '\n' ' '"
+done
 # Without its own end the schedule ends with the run: after step 16, at 38 / 80 epochs.
 rates "cosine to the end of the run" '(s < 12 ? $1 : n * 0.01 * 0.5 * (1 + cos(3.14159265358979 * e / 0.475)))' \
     --set lr_policy=cosine --set num_epochs=null

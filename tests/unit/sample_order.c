@@ -466,8 +466,8 @@ static struct parts_row {
     {"with buckets, some skipped", 1000, 3, true, false, 3, {64, 1, 7, 2, 300}},
     {"a batch of the whole epoch at last", 1000, 3, true, false, 3, {8, 5000}},
     {"one sample at a time", 100, 3, false, false, 4, {1, 2, 1, 3, 1}},
-    {"small batches dropped", 1000, 3, true, true, 4, {16, 32, 48, 64, 16}},
-    {"dropped ones come back", 130, 1, false, true, 1, {128, 1}},
+    {"small batches dropped", 1000, 3, true, true, 3, {16, 32, 48, 64, 16}},
+    {"those of a small last batch come back", 130, 1, false, true, 1, {64, 1}},
     {"all used in the first part", 64, 1, false, false, 4, {16, 8}},
     {"a part without a batch", 1000, 3, false, false, 0, {16, 32, 48}},
 };
@@ -568,8 +568,24 @@ static void test_parts_of_other_seeds(void **state)
     free(x.members);
 }
 
+/* The only batch of a part is used, and the two samples of a smaller last one were left out. */
+static void test_ended_part(void **state)
+{
+    static const rd_order_part ended = {
+        .global_batch = 128, .batches = 1, .seed = 11, .drop_last = true};
+    int64_t start[2];
+    (void)state;
+    const rd_dataset d = images_of(130, start);
+    rd_order *p = order_of(&d, 0, 1,
+                           (rd_order_rules){
+                               .shuffle = true, .drop_last = true, .parts = &ended, .n_parts = 1});
+    assert_int_equal(rd_order_n_batches(p), 0);
+    assert_int_equal(rd_order_n_whole(p), 130);
+    rd_order_free(p);
+}
+
 RD_TESTS("plan", TEST_ROWS(check_row, rows), TEST_ROWS(check_steps, steps_rows),
          TEST_ROWS(check_unit, unit_rows), TEST_ROWS(check_parts, parts_rows),
-         TEST(test_parts_of_other_seeds), TEST(test_deal_is_even), TEST(test_order_is_a_function),
-         TEST(test_order_mixes), TEST(test_nothing_kept), TEST(test_sharded_images),
-         TEST(test_independent), TEST(test_no_batch))
+         TEST(test_parts_of_other_seeds), TEST(test_ended_part), TEST(test_deal_is_even),
+         TEST(test_order_is_a_function), TEST(test_order_mixes), TEST(test_nothing_kept),
+         TEST(test_sharded_images), TEST(test_independent), TEST(test_no_batch))
