@@ -287,10 +287,27 @@ done:
     return st->code;
 }
 
+/* Returns whether a shell takes the word as it is. */
+static bool needs_no_quotes(const char *word)
+{
+    const char *s = word;
+    while (isalnum((unsigned char)*s) || (unsigned char)*s >= 0x80 ||
+           (*s && strchr("_-@%+=:,./", *s)))
+        s++;
+    return s > word && !*s;
+}
+
 void doc_line_text(char *const *words, int n, rd_strbuf *out)
 {
     for (int i = 0; i < n; i++) {
-        const bool quote = !*words[i] || words[i][strcspn(words[i], " \t\"$&;|<>(){}*?")] != '\0';
-        rd_strbuf_printf(out, quote ? "%s'%s'" : "%s%s", i ? " " : "", words[i]);
+        const char *s = words[i];
+        if (i > 0) rd_strbuf_puts(out, " ");
+        if (needs_no_quotes(s)) {
+            rd_strbuf_puts(out, s);
+            continue;
+        }
+        rd_strbuf_puts(out, "'");
+        for (; *s; s++) rd_strbuf_add(out, *s == '\'' ? "'\"'\"'" : s, *s == '\'' ? 5 : 1);
+        rd_strbuf_puts(out, "'");
     }
 }

@@ -141,19 +141,27 @@ const char *doc_mca_source(const json_t *mca, const char *name)
     return doc_text(json_object_get(mca, name), "source");
 }
 
+/* Returns the number at s, cut to -1 .. 65536, neither of which is a port. *end: behind it. */
+static int mca_number(const char *s, char **end)
+{
+    const long n = strtol(s, end, 10);
+    return n < 0 ? -1 : n > 65536 ? 65536 : (int)n;
+}
+
 bool doc_mca_ports(const json_t *mca, const char *which, int *first, int *last)
 {
+    char *end;
     /* "46000-46049", or a list of ranges, of which the first counts. */
     if (strcmp(which, "oob_tcp") == 0) {
         const char *s = doc_mca(mca, "oob_tcp_dynamic_ipv4_ports");
-        const int n = s ? sscanf(s, "%d-%d", first, last) : 0;
-        if (n == 1) *last = *first;
-        return n >= 1 && *first > 0 && *last >= *first && *last < 65536;
+        *first = *last = s ? mca_number(s, &end) : 0;
+        if (s && *end == '-' && isdigit((unsigned char)end[1])) *last = mca_number(end + 1, &end);
+        return *first > 0 && *last >= *first && *last < 65536;
     }
     const char *least = doc_mca(mca, "btl_tcp_port_min_v4"),
                *range = doc_mca(mca, "btl_tcp_port_range_v4");
-    *first = least ? atoi(least) : 0;
-    *last = *first + (range ? atoi(range) : 64511) - 1;
+    *first = least ? mca_number(least, &end) : 0;
+    *last = *first + (range ? mca_number(range, &end) : 64511) - 1;
     if (*last > 65535) *last = 65535;
     /* 1024 is Open MPI's own value for "any port". */
     return *first > 1024 && *last >= *first;

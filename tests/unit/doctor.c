@@ -504,6 +504,65 @@ static void test_line(void **state)
     doc_hosts_release(&h);
 }
 
+/* A shell must read the printed line as the words that it was made of. */
+static void test_line_in_a_shell(void **state)
+{
+    static char *words[] = {"mpirun", "a b",   "it's", "$HOME",  "`id`",  "a\\b", "",
+                            "x=1",    "~",     "#",    "a\nb",   "[a-z]", "!",    "a;b",
+                            "\"q\"",  "''",    "\t",   "a'\"'b", "{a,b}", "*",    "\xc3\xa9",
+                            "-x",     "a:2,b", "1>2",  "%s\\n"};
+    const int n = sizeof words / sizeof *words;
+    rd_strbuf line = {0}, want = {0};
+    char got[1000], **again;
+    int m;
+    rd_status st = {0};
+    (void)state;
+    rd_strbuf_puts(&line, "printf '%s|' ");
+    doc_line_text(words, n, &line);
+    for (int i = 0; i < n; i++) rd_strbuf_printf(&want, "%s|", words[i]);
+    FILE *shell = popen(rd_strbuf_str(&line), "r");
+    assert_non_null(shell);
+    got[fread(got, 1, sizeof got - 1, shell)] = '\0';
+    assert_int_equal(pclose(shell), 0);
+    assert_string_equal(got, rd_strbuf_str(&want));
+    must_do(doc_words(rd_strbuf_str(&line), &again, &m, &st),
+            &st); /* --mpirun_args reads it, too */
+    assert_int_equal(m, n + 2);
+    for (int i = 0; i < n; i++) assert_string_equal(again[i + 2], words[i]);
+    doc_words_free(again, m);
+    rd_strbuf_release(&line);
+    rd_strbuf_release(&want);
+}
+
+static void check_ports(const char *args, const char *which, int want_first, int want_last)
+{
+    int first = 0, last = 0;
+    json_t *mca = doc_mca_new(args);
+    assert_int_equal(doc_mca_ports(mca, which, &first, &last), want_first > 0);
+    if (want_first > 0) {
+        assert_int_equal(first, want_first);
+        assert_int_equal(last, want_last);
+    }
+    json_decref(mca);
+}
+
+static void test_odd_ports(void **state)
+{
+    (void)state;
+    check_ports("-mca btl_tcp_port_min_v4 46050 -mca btl_tcp_port_range_v4 2147483647", "btl_tcp",
+                46050, 65535);
+    check_ports("-mca btl_tcp_port_min_v4 46050 -mca btl_tcp_port_range_v4 99999999999999999999",
+                "btl_tcp", 46050, 65535);
+    check_ports("-mca btl_tcp_port_min_v4 46050 -mca btl_tcp_port_range_v4 -5", "btl_tcp", 0, 0);
+    check_ports("-mca btl_tcp_port_min_v4 70000", "btl_tcp", 0, 0);
+    check_ports("-mca btl_tcp_port_min_v4 4294967297", "btl_tcp", 0, 0);
+    check_ports("-mca oob_tcp_dynamic_ipv4_ports 46000", "oob_tcp", 46000, 46000);
+    check_ports("-mca oob_tcp_dynamic_ipv4_ports 46000-,47000", "oob_tcp", 46000, 46000);
+    check_ports("-mca oob_tcp_dynamic_ipv4_ports 46000-46010,47000", "oob_tcp", 46000, 46010);
+    check_ports("-mca oob_tcp_dynamic_ipv4_ports 46000-99999999999", "oob_tcp", 0, 0);
+    check_ports("-mca oob_tcp_dynamic_ipv4_ports x", "oob_tcp", 0, 0);
+}
+
 static void test_settings(void **state)
 {
     int first, last;
@@ -656,4 +715,5 @@ static void test_foreign_text(void **state)
 
 RD_TESTS("doctor", TEST(test_foreign_text), TEST_ROWS(check_row, rows), TEST(test_links),
          TEST(test_cpus), TEST(test_host_lists), TEST(test_host_file), TEST(test_line),
-         TEST(test_settings), TEST(test_complaint), TEST(test_sockets), TEST(test_program_id))
+         TEST(test_line_in_a_shell), TEST(test_odd_ports), TEST(test_settings),
+         TEST(test_complaint), TEST(test_sockets), TEST(test_program_id))
