@@ -5,6 +5,7 @@
  * and also a last line that a kill or a full disk left half written. The new file replaces the old
  * one atomically. */
 #include "rd/file.h"
+#include "rd/gunzip.h"
 #include "rd/records.h"
 #include "rd/strbuf.h"
 #include <errno.h>
@@ -36,6 +37,16 @@ static bool metrics_keeps_line(const char *line, size_t n, int64_t start_step)
     return yes;
 }
 
+/* Returns whether the user has compressed the file. No line can be appended to it then. */
+static bool metrics_is_gzip(const char *path)
+{
+    char head[2];
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd >= 0 ? read(fd, head, sizeof head) : -1;
+    if (fd >= 0) (void)close(fd);
+    return n == (ssize_t)sizeof head && rd_gzip_begins(head, sizeof head);
+}
+
 /* Removes the lines after start_step. A file that does not exist is fine. */
 static rd_code metrics_cut_back(const char *path, int64_t start_step, rd_status *st)
 {
@@ -55,7 +66,7 @@ static rd_code metrics_cut_back(const char *path, int64_t start_step, rd_status 
     }
     if (kept.failed)
         rd_fail(st, RD_EENV, "out of memory while reading '%s'", path);
-    else if (kept.n != n || (n > 0 && memcmp(kept.s, old, n) != 0))
+    else if (kept.n != n || (n > 0 && memcmp(kept.s, old, n) != 0) || metrics_is_gzip(path))
         (void)rd_file_write_atomic(path, rd_strbuf_str(&kept), kept.n, st);
 done:
     free(old);

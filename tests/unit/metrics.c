@@ -68,6 +68,12 @@ static struct cut_row {
      "{\"note\":1}\n{\"step\":9,\"loss\":0.1}\n"},
     {"spacing of kept lines stays", "{ \"step\" : 1 }\n{\"step\":6}\n", 0, 5,
      "{ \"step\" : 1 }\n{\"step\":9,\"loss\":0.1}\n"},
+    /* Python: gzip.compress(b'{"step":1}\n{"step":2}\n', mtime=0) */
+    {"a file that the user has compressed",
+     "\x1f\x8b\x08\0\0\0\0\0\x02\x03\xabV*.I-P\xb2"
+     "2\xac\xe5\xaa\x86"
+     "2\x8dj\xb9\0{X~\xe0\x16\0\0\0",
+     38, 2, "{\"step\":1}\n{\"step\":2}\n{\"step\":9,\"loss\":0.1}\n"},
     {"other JSON goes", "[1]\n3\n{\"step\":1}\n", 0, 5,
      "{\"step\":1}\n{\"step\":9,\"loss\":0.1}\n"},
 };
