@@ -280,15 +280,18 @@ static int64_t fill_shuffled(const rd_order *o, int64_t k)
 static int64_t fill_independent(const rd_order *o, int64_t k)
 {
     const rd_dataset *d = o->d;
-    const int64_t step = o->epoch * o->n_batches + k, pass = step / o->per_pass,
-                  own = o->global_batch / o->rules.size;
+    /* The epoch of a checkpoint may be any number; the product may not fit into 64 bits. */
+    const unsigned __int128 step = (unsigned __int128)o->epoch * (uint64_t)o->n_batches +
+                                   (uint64_t)k;
+    const uint64_t pass = (uint64_t)(step / (uint64_t)o->per_pass),
+                   at = (uint64_t)(step % (uint64_t)o->per_pass);
+    const int64_t own = o->global_batch / o->rules.size;
     int64_t m = 0;
     for (int r = 0; r < o->rules.size; r++) {
         const uint64_t stream = (uint64_t)(r + 1) << 32; /* above the numbers of buckets */
-        const rd_key order = rd_key_make(o->seed, RD_RNG_ORDER, (uint64_t)pass, stream);
-        const rd_key places = rd_key_make(o->seed, RD_RNG_ORDER, (uint64_t)pass, stream + 1);
-        const int64_t from = own * (int64_t)rd_permute(order, (uint64_t)o->per_pass,
-                                                       (uint64_t)(step % o->per_pass));
+        const rd_key order = rd_key_make(o->seed, RD_RNG_ORDER, pass, stream);
+        const rd_key places = rd_key_make(o->seed, RD_RNG_ORDER, pass, stream + 1);
+        const int64_t from = own * (int64_t)rd_permute(order, (uint64_t)o->per_pass, at);
         o->from[r] = m;
         for (int64_t i = from; i < from + own && i < d->kept; i++) {
             const int64_t place = (int64_t)rd_permute(places, (uint64_t)d->kept, (uint64_t)i);

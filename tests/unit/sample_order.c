@@ -430,6 +430,28 @@ static void test_independent(void **state)
     free(seen);
 }
 
+/* The epoch of a checkpoint may be so large that epoch * batches does not fit into 64 bits. */
+static void test_independent_late(void **state)
+{
+    (void)state;
+    enum { N = 21, OWN = 3 };
+    int64_t start[2], n;
+    const rd_dataset d = images_of(N, start);
+    rd_order *p = order_of(&d, INT64_MAX - 1, OWN,
+                           (rd_order_rules){.shuffle = true, .independent = true, .size = 1});
+    int seen[N] = {0};
+    assert_int_equal(rd_order_n_batches(p), N / OWN);
+    for (int64_t k = 0; k < N / OWN; k++) {
+        const int64_t *batch = rd_order_batch(p, k, &n);
+        assert_int_equal(n, OWN);
+        for (int64_t i = 0; i < n; i++) {
+            assert_in_range(batch[i], 0, N - 1);
+            assert_int_equal(++seen[batch[i]], 1);
+        }
+    }
+    rd_order_free(p);
+}
+
 static void test_no_batch(void **state)
 {
     (void)state;
@@ -588,4 +610,5 @@ RD_TESTS("plan", TEST_ROWS(check_row, rows), TEST_ROWS(check_steps, steps_rows),
          TEST_ROWS(check_unit, unit_rows), TEST_ROWS(check_parts, parts_rows),
          TEST(test_parts_of_other_seeds), TEST(test_ended_part), TEST(test_deal_is_even),
          TEST(test_order_is_a_function), TEST(test_order_mixes), TEST(test_nothing_kept),
-         TEST(test_sharded_images), TEST(test_independent), TEST(test_no_batch))
+         TEST(test_sharded_images), TEST(test_independent), TEST(test_no_batch),
+         TEST(test_independent_late))
