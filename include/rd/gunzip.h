@@ -1,8 +1,8 @@
-/* gunzip.h -- decompresses gzip for readers that read piece by piece, and compares the checksum of
- * every member.
+/* gunzip.h -- decompresses gzip, bzip2, xz and zstd for readers that read piece by piece, and
+ * compares all checksums.
  *
- * libarchive ignores these checksums. A flipped bit often decompresses to something, and the run
- * would train on damaged data. xz, bzip2 and zstd check themselves. */
+ * libarchive ignores those of gzip, and does not see what follows a bzip2 stream. A flipped bit often
+ * decompresses to something, and the run would train on damaged data. */
 #ifndef RD_GUNZIP_H
 #define RD_GUNZIP_H
 
@@ -17,6 +17,9 @@ uint32_t rd_crc32(uint32_t crc, const void *p, size_t n);
 
 /* Returns whether bytes that begin like this look like gzip. */
 bool rd_gzip_begins(const void *p, size_t n);
+
+/* Returns whether bytes that begin like this are compressed with gzip, xz, bzip2 or zstd. */
+bool rd_compressed(const unsigned char *p, size_t n);
 
 /* The compressed bytes: `size` bytes from `at` on, of an open file or of memory. */
 typedef struct rd_gzip_input {
@@ -41,13 +44,17 @@ int rd_gunzip_open(rd_gunzip *g, struct archive *to);
  * end, and all checksums match; -1: rd_gunzip_failed knows why. */
 ssize_t rd_gunzip_read(rd_gunzip *g, const void **p);
 
+/* Copies at most n of the next decompressed bytes to p. Returns their number, as rd_gunzip_read. Not
+ * to be mixed with the other functions that read. */
+ssize_t rd_gunzip_copy(rd_gunzip *g, void *p, size_t n);
+
 /* Returns whether decompressing failed, and puts the failure into *st. `to` reports such a failure
  * as its own: ask here first. g may be NULL. */
 bool rd_gunzip_failed(const rd_gunzip *g, rd_status *st);
 
 /* Decompresses what is left, since damage may be anywhere, and compares its checksums. To be called
  * when `to` has given all that is wanted; a reader that stops earlier does not need it. Bytes
- * behind the last member must be zeros. */
+ * behind the last member or stream must be zeros. */
 rd_code rd_gunzip_end(rd_gunzip *g, rd_status *st);
 void rd_gunzip_free(rd_gunzip *g); /* NULL is fine */
 

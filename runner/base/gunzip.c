@@ -1,11 +1,13 @@
-/* gunzip.c -- the bytes of a gzip file, with every checksum compared.
+/* gunzip.c -- the bytes of a compressed file, with every checksum compared.
  *
- * A file may hold several members one after the other (`cat a.gz b.gz`, bgzip). zlib compares the
- * CRC and the length at the end of each of them. Zeros may follow the last member, since tapes and
- * some copies pad files; anything else that follows is damage. A file that was compressed twice has
- * two layers, each read from the one below it. */
+ * A gzip file may hold several members one after the other (`cat a.gz b.gz`, bgzip). zlib compares
+ * the CRC and the length at the end of each of them. Zeros may follow the last member, since tapes
+ * and some copies pad files; anything else that follows is damage. libarchive decompresses bzip2, xz
+ * and zstd. It ignores what follows a bzip2 stream, so this file looks there. A file that was
+ * compressed twice has two layers, each read from the one below it. */
 #include "rd/gunzip.h"
 #include <archive.h>
+#include <archive_entry.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,16 +15,30 @@
 #include <unistd.h>
 #include <zlib.h>
 
-enum { BLOCK = 1 << 17, HEADER = 10, MAX_LAYERS = 4, GZIP_WINDOW = 15 + 16, WHY_BYTES = 256 };
+enum {
+    BLOCK = 1 << 17,
+    HEADER = 10,
+    MAX_LAYERS = 4,
+    GZIP_WINDOW = 15 + 16,
+    BEFORE = 32,
+    WHY_BYTES = 256
+};
 
 /* One layer of compression. Layer 0 reads the file, layer k the output of layer k - 1. */
 typedef struct layer {
-    z_stream z;
-    bool live;                /* z is initialised */
-    bool input_ended, ended;  /* no more input; all members are decompressed */
-    bool between;             /* behind a member: the next one, zeros or the end follow */
-    int64_t member;           /* number of the current member, from 1 */
-    uint64_t n, member_begin; /* bytes decompressed so far; before the current member */
+    rd_gunzip *g; /* borrowed */
+    int k;
+    struct archive *other;        /* owned; bzip2, xz or zstd; NULL: gzip */
+    bool opened, given;           /* other is open; it has the bytes of `in` */
+    int64_t n_in;                 /* bytes that other was given */
+    size_t n_last;                /* bytes that it was given last */
+    unsigned char before[BEFORE]; /* the last bytes before those */
+    z_stream z;                   /* its next_in and avail_in are the input of any layer */
+    bool live;                    /* z is initialised */
+    bool input_ended, ended;      /* no more input; all members are decompressed */
+    bool between;                 /* behind a member: the next one, zeros or the end follow */
+    int64_t member;               /* number of the current member, from 1 */
+    uint64_t n, member_begin;     /* bytes decompressed so far; before the current member */
     unsigned char in[BLOCK];
 } layer;
 
@@ -35,7 +51,9 @@ struct rd_gunzip {
     int n_layers;
     rd_code failed; /* RD_OK, or the code of the failure that `why` describes */
     char why[WHY_BYTES];
-    size_t n_held; /* bytes of block that are decompressed and not yet delivered */
+    size_t n_held;             /* bytes of block that are decompressed and not yet delivered */
+    const unsigned char *left; /* rd_gunzip_copy: the rest of the block */
+    size_t n_left;
     unsigned char block[BLOCK];
 };
 
@@ -67,6 +85,26 @@ bool rd_gzip_begins(const void *bytes, size_t n)
 {
     const unsigned char *p = bytes;
     return n >= 2 && p[0] == 0x1F && p[1] == 0x8B;
+}
+
+/* Behind "BZh" and a digit there is a block, or the end of a stream without blocks. */
+static bool bzip2_begins(const unsigned char *p, size_t n)
+{
+    return n >= 10 && memcmp(p, "BZh", 3) == 0 && p[3] >= '1' && p[3] <= '9' &&
+           (memcmp(p + 4, "\x31\x41\x59\x26\x53\x59", 6) == 0 ||
+            memcmp(p + 4, "\x17\x72\x45\x38\x50\x90", 6) == 0);
+}
+
+/* Returns whether bzip2, xz or zstd begins here. */
+static bool other_begins(const unsigned char *p, size_t n)
+{
+    return bzip2_begins(p, n) || (n >= 6 && memcmp(p, "\xFD\x37zXZ\0", 6) == 0) ||
+           (n >= 4 && memcmp(p, "\x28\xB5\x2F\xFD", 4) == 0);
+}
+
+bool rd_compressed(const unsigned char *p, size_t n)
+{
+    return rd_gzip_begins(p, n) || other_begins(p, n);
 }
 
 /* Returns whether a gzip member begins here. n: number of bytes that can be read, at least
@@ -170,11 +208,102 @@ static ssize_t layer_damaged(rd_gunzip *g, int k)
                        l->member_begin, l->n, l->member);
 }
 
+/* ---- bzip2, xz and zstd ---- */
+
+/* libarchive starts a program for a format that it was built without, and for rare formats such as
+ * lrzip and grzip. So only filters that are built in are switched on. */
+static void other_filters(struct archive *a)
+{
+    if (archive_liblzma_version()) (void)archive_read_support_filter_xz(a);
+    if (archive_bzlib_version()) (void)archive_read_support_filter_bzip2(a);
+    if (archive_libzstd_version()) (void)archive_read_support_filter_zstd(a);
+}
+
+static la_ssize_t other_on_input(struct archive *a, void *self, const void **p)
+{
+    layer *l = self;
+    if (l->given) { /* libarchive asks when it has used all, or looks ahead */
+        const size_t n = l->n_last < BEFORE ? l->n_last : BEFORE;
+        memmove(l->before, l->before + n, BEFORE - n);
+        memcpy(l->before + BEFORE - n, l->in + l->n_last - n, n);
+        l->z.avail_in = 0;
+    }
+    if (layer_fill(l->g, l->k) < 0) {
+        archive_set_error(a, EIO, "%s", l->g->why);
+        return -1;
+    }
+    *p = l->in;
+    l->given = true;
+    l->n_last = l->z.avail_in;
+    l->n_in += l->z.avail_in;
+    return l->z.avail_in;
+}
+
+static ssize_t other_fails(rd_gunzip *g, const layer *l)
+{
+    const char *why = archive_error_string(l->other);
+    return gunzip_keep(g, archive_errno(l->other) == ENOMEM ? RD_EENV : g->code, "%s",
+                       why ? why : "unknown error");
+}
+
+/* Opens a layer whose first input may be there already. Returns 0, or -1 after a failure. */
+static ssize_t other_open(rd_gunzip *g, layer *l)
+{
+    struct archive_entry *e;
+    l->opened = true;
+    if (archive_read_open(l->other, l, NULL, other_on_input, NULL) != ARCHIVE_OK)
+        return other_fails(g, l);
+    const int rc = archive_read_next_header(l->other, &e);
+    l->ended = rc == ARCHIVE_EOF; /* a compressed file without content */
+    return rc == ARCHIVE_OK || rc == ARCHIVE_WARN || l->ended ? 0 : other_fails(g, l);
+}
+
+static bool all_zero(const unsigned char *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (p[i] != 0) return false;
+    return true;
+}
+
+/* Checks that nothing but zeros follows what libarchive has used. Returns 0, or -1 after a
+ * failure. */
+static ssize_t other_end(rd_gunzip *g, layer *l)
+{
+    const size_t left = (size_t)(l->n_in - archive_filter_bytes(l->other, -1)),
+                 last = left < l->n_last ? left : l->n_last,
+                 before = left - last < BEFORE ? left - last : BEFORE;
+    bool zero = all_zero(l->in + l->n_last - last, last) &&
+                all_zero(l->before + BEFORE - before, before);
+    l->ended = true;
+    while (zero && !l->input_ended) {
+        l->z.avail_in = 0;
+        if (layer_fill(g, l->k) < 0) return -1;
+        zero = all_zero(l->in, l->z.avail_in);
+    }
+    return zero ? 0 : gunzip_keep(g, g->code, "bytes that are not compressed follow its end");
+}
+
+static ssize_t other_read(rd_gunzip *g, layer *l, unsigned char *p, size_t n)
+{
+    size_t done = 0;
+    if (!l->opened && other_open(g, l) < 0) return -1;
+    while (done < n && !l->ended) {
+        const la_ssize_t got = archive_read_data(l->other, p + done, n - done);
+        if (got < 0) return other_fails(g, l);
+        if (got == 0 && other_end(g, l) < 0) return -1;
+        done += (size_t)got;
+    }
+    return (ssize_t)done;
+}
+
+/* ---- all of them ---- */
+
 /* Decompresses until n bytes are written or all members are read. Returns the number of bytes; -1
  * after a failure, also if bytes came before it. */
 static ssize_t layer_read(rd_gunzip *g, int k, unsigned char *p, size_t n)
 {
     layer *l = g->layer[k];
+    if (l->other) return other_read(g, l, p, n);
     l->z.next_out = p;
     l->z.avail_out = (uInt)n;
     while (l->z.avail_out > 0 && !l->ended) {
@@ -198,14 +327,32 @@ static ssize_t layer_read(rd_gunzip *g, int k, unsigned char *p, size_t n)
     return (ssize_t)(n - l->z.avail_out);
 }
 
-static bool gunzip_add_layer(rd_gunzip *g)
+static layer *gunzip_add_layer(rd_gunzip *g)
 {
     layer *l = calloc(1, sizeof *l);
-    if (!l) return false;
-    g->layer[g->n_layers++] = l;
+    if (!l) return NULL;
+    l->g = g;
+    l->k = g->n_layers;
     l->member = 1;
-    l->live = inflateInit2(&l->z, GZIP_WINDOW) == Z_OK;
-    return l->live;
+    return g->layer[g->n_layers++] = l;
+}
+
+/* Begins to decompress what the layer's first input shows. Returns false if that is not compressed,
+ * or if there is no memory. */
+static bool layer_begin(layer *l)
+{
+    if (member_begins(l->in, l->z.avail_in)) {
+        z_stream *z = &l->z;
+        l->live = inflateInit2(z, GZIP_WINDOW) == Z_OK;
+        return l->live;
+    }
+    l->other = other_begins(l->in, l->z.avail_in) ? archive_read_new() : NULL;
+    if (!l->other) return false;
+    other_filters(l->other);
+    (void)archive_read_support_format_raw(l->other);
+    /* The raw format refuses a file without content. */
+    (void)archive_read_support_format_empty(l->other);
+    return true;
 }
 
 bool rd_gunzip_failed(const rd_gunzip *g, rd_status *st)
@@ -226,30 +373,29 @@ bool rd_gunzip_failed(const rd_gunzip *g, rd_status *st)
 /* Opens the layers. A file that was compressed k times has k of them. */
 static rd_code gunzip_start(rd_gunzip *g, rd_status *st)
 {
-    if (!gunzip_add_layer(g))
-        return rd_fail(st, RD_EENV, "out of memory while reading '%s'", g->name);
-    layer *first = g->layer[0];
-    if (layer_fill(g, 0) == 0 && !member_begins(first->in, first->z.avail_in))
+    layer *first = gunzip_add_layer(g);
+    if (!first) return rd_fail(st, RD_EENV, "out of memory while reading '%s'", g->name);
+    if (layer_fill(g, 0) == 0 && !layer_begin(first))
         return rd_fail(st, g->code,
                        "cannot decompress '%s': it has no gzip header; it is damaged, get it again",
                        g->name);
     while (g->failed == RD_OK) {
         const ssize_t n = layer_read(g, g->n_layers - 1, g->block, sizeof g->block);
         if (n < 0) break;
-        if (!member_begins(g->block, (size_t)n)) {
+        if (!member_begins(g->block, (size_t)n) && !other_begins(g->block, (size_t)n)) {
             g->n_held = (size_t)n;
             return RD_OK;
         }
         if (g->n_layers == MAX_LAYERS)
             return rd_fail(st, g->code,
-                           "'%s' is compressed more than %d times; decompress it with gzip -d",
-                           g->name, MAX_LAYERS);
-        if (!gunzip_add_layer(g))
-            return rd_fail(st, RD_EENV, "out of memory while reading '%s'", g->name);
-        layer *next = g->layer[g->n_layers - 1];
+                           "'%s' is compressed more than %d times; decompress it first", g->name,
+                           MAX_LAYERS);
+        layer *next = gunzip_add_layer(g);
+        if (!next) return rd_fail(st, RD_EENV, "out of memory while reading '%s'", g->name);
         memcpy(next->in, g->block, (size_t)n);
         next->z.next_in = next->in;
         next->z.avail_in = (uInt)n;
+        if (!layer_begin(next)) (void)gunzip_keep(g, RD_EENV, "out of memory");
     }
     (void)rd_gunzip_failed(g, st);
     return st->code;
@@ -271,6 +417,7 @@ void rd_gunzip_free(rd_gunzip *g)
     if (!g) return;
     for (int k = 0; k < g->n_layers; k++) {
         if (g->layer[k]->live) (void)inflateEnd(&g->layer[k]->z);
+        (void)archive_read_free(g->layer[k]->other);
         free(g->layer[k]);
     }
     free(g->name);
@@ -284,6 +431,22 @@ ssize_t rd_gunzip_read(rd_gunzip *g, const void **p)
     if (n == 0 && g->failed == RD_OK) n = layer_read(g, g->n_layers - 1, g->block, sizeof g->block);
     *p = g->block;
     return g->failed == RD_OK ? n : -1;
+}
+
+ssize_t rd_gunzip_copy(rd_gunzip *g, void *p, size_t n)
+{
+    if (g->n_left == 0) {
+        const void *block;
+        const ssize_t got = rd_gunzip_read(g, &block);
+        if (got < 0) return -1;
+        g->left = block;
+        g->n_left = (size_t)got;
+    }
+    const size_t k = n < g->n_left ? n : g->n_left;
+    memcpy(p, g->left, k);
+    g->left += k;
+    g->n_left -= k;
+    return (ssize_t)k;
 }
 
 static la_ssize_t gunzip_on_deliver(struct archive *to, void *self, const void **p)

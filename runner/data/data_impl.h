@@ -46,15 +46,6 @@ int64_t rd_lines_first_replaced(const rd_lines *l); /* number of the first line 
  * so for all. The caller frees *out. */
 rd_code rd_lines_read_all(const char *path, char **out, size_t *n, rd_status *st);
 
-/* Returns whether bytes that begin like this are compressed with gzip, xz, bzip2 or zstd
- * (byte_stream.c). */
-bool rd_compressed(const unsigned char *p, size_t n);
-
-/* Lets an archive decompress gzip, xz, bzip2 and zstd, without the help of any program
- * (byte_stream.c). */
-struct archive;
-void rd_archive_filters(struct archive *a);
-
 /* ---- vocabulary (vocab.c) ---- */
 
 /* Does the same as rd_vocab_new for bytes in memory. */

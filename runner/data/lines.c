@@ -24,8 +24,8 @@ struct rd_lines {
     rd_lines_opts o;
     int fd;                  /* -1: none */
     struct archive *archive; /* NULL: none */
-    rd_gunzip *gunzip;       /* the archive reads from this; NULL: from the file itself */
-    const char *mem;         /* the text, borrowed, if there is neither fd nor archive */
+    rd_gunzip *gunzip; /* decompresses for the archive, or for us; NULL: from the file itself */
+    const char *mem;   /* the text, borrowed, if there is neither fd nor archive */
     size_t mem_left;
     char *buf; /* holds buf[begin .. end - 1], not yet returned */
     size_t cap, begin, end;
@@ -113,38 +113,30 @@ static rd_code find_member(rd_lines *l, const char *path, const char *member, rd
     return st->code;
 }
 
+/* Opens a compressed file; with `member` an archive, compressed or not. */
 static rd_code open_archive(rd_lines *l, const char *path, const char *member, rd_status *st)
 {
-    unsigned char head[2];
+    unsigned char head[16];
     int64_t size = 0;
     const char *kind;
-    l->archive = archive_read_new();
-    if (!l->archive) return lines_no_memory(l->name, st);
-    rd_archive_filters(l->archive);
-    if (member) {
-        (void)archive_read_support_format_tar(l->archive);
-        (void)archive_read_support_format_zip(l->archive);
-    } else {
-        archive_read_support_format_raw(l->archive);
-        /* The raw format refuses a file without content. */
-        archive_read_support_format_empty(l->archive);
-    }
     l->fd = rd_open_input(path, &size, &kind);
     if (l->fd < 0 && kind)
         return rd_fail(st, RD_EDATA, "'%s' is %s, not a regular file", path, kind);
     if (l->fd < 0)
         return rd_fail(st, RD_EDATA, "cannot open '%s': %s; check the path", path, strerror(errno));
-    if (pread(l->fd, head, sizeof head, 0) == sizeof head && rd_gzip_begins(head, sizeof head))
+    const ssize_t k = pread(l->fd, head, sizeof head, 0);
+    if (k > 0 && rd_compressed(head, (size_t)k))
         RD_TRY(rd_gunzip_new(path, &(rd_gzip_input){.fd = l->fd, .size = size}, RD_EDATA,
                              &l->gunzip, st));
+    if (!member) return st->code;
+    l->archive = archive_read_new();
+    if (!l->archive) return lines_no_memory(l->name, st);
+    (void)archive_read_support_format_tar(l->archive);
+    (void)archive_read_support_format_zip(l->archive);
     const int opened = l->gunzip ? rd_gunzip_open(l->gunzip, l->archive)
                                  : archive_read_open_fd(l->archive, l->fd, 1 << 16);
     if (opened != ARCHIVE_OK) return archive_fails(l, st);
-    if (member) return find_member(l, path, member, st);
-    struct archive_entry *e;
-    const int rc = archive_read_next_header(l->archive, &e);
-    if (rc == ARCHIVE_EOF) l->eof = true; /* a compressed file without content */
-    if (rc != ARCHIVE_OK && rc != ARCHIVE_WARN && rc != ARCHIVE_EOF) return archive_fails(l, st);
+    return find_member(l, path, member, st);
 done:
     return st->code;
 }
@@ -157,6 +149,10 @@ static rd_code lines_read_some(rd_lines *l, char *p, size_t n, size_t *got, rd_s
         const la_ssize_t k = archive_read_data(l->archive, p, n);
         if (k < 0) return archive_fails(l, st);
         if (l->gunzip && k == 0) RD_TRY(rd_gunzip_end(l->gunzip, st));
+        *got = (size_t)k;
+    } else if (l->gunzip) {
+        const ssize_t k = rd_gunzip_copy(l->gunzip, p, n);
+        if (k < 0 && rd_gunzip_failed(l->gunzip, st)) return st->code;
         *got = (size_t)k;
     } else if (l->fd >= 0) {
         ssize_t k;

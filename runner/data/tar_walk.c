@@ -23,7 +23,6 @@ enum {
     TAR_BLOCK = 512,
     END_BLOCKS = 2,
     READ_PLAIN = 2048, /* headers are far apart */
-    READ_COMPRESSED = 1 << 17,
     MAX_RATIO = 100,
     SMALL = 1 << 20
 };
@@ -55,7 +54,7 @@ struct rd_tar {
     int64_t n_links;
     bool links_known;    /* link is filled */
     const tar_link *now; /* the last member is a hard link to it; NULL: a file */
-    uint8_t buf[READ_COMPRESSED];
+    uint8_t buf[READ_PLAIN];
 };
 
 /* Reads at most n bytes at position `at` of the archive. Returns their number; -1: see errno. */
@@ -77,7 +76,7 @@ static int64_t read_at(const rd_tar *t, int64_t at, void *p, int64_t n)
 static la_ssize_t on_read(struct archive *a, void *self, const void **p)
 {
     rd_tar *t = self;
-    const int64_t k = read_at(t, t->pos, t->buf, t->compressed ? READ_COMPRESSED : READ_PLAIN);
+    const int64_t k = read_at(t, t->pos, t->buf, READ_PLAIN);
     if (k < 0) {
         archive_set_error(a, errno, "%s", strerror(errno));
         return -1;
@@ -116,9 +115,8 @@ static rd_code tar_walk_start(rd_tar *t, rd_status *st)
     t->compressed = rd_compressed(head, (size_t)k);
     t->archive = archive_read_new();
     if (!t->archive) return rd_fail(st, RD_EENV, "out of memory while reading '%s'", t->name);
-    if (t->compressed) rd_archive_filters(t->archive);
     (void)archive_read_support_format_tar(t->archive);
-    if (rd_gzip_begins(head, (size_t)k)) {
+    if (t->compressed) {
         RD_TRY(rd_gunzip_new(t->name, &(rd_gzip_input){t->fd, t->base, t->size, t->mem}, RD_EDATA,
                              &t->gunzip, st));
         if (rd_gunzip_open(t->gunzip, t->archive) != ARCHIVE_OK) return fails(t, st);
