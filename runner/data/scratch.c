@@ -41,7 +41,11 @@ rd_code rd_scratch_reserve(void *at, size_t *have, size_t n, rd_status *st)
     memcpy(&p, at, sizeof p); /* `at` points to a pointer of any type */
     free(p);
     *have = 0;
+#ifdef RD_DEBUG
+    const size_t more = n; /* AddressSanitizer then sees what is read behind */
+#else
     const size_t more = n < KEEP_BYTES ? n + n / 2 : n;
+#endif
     p = aligned_alloc(64, (more + 64 + 63) / 64 * 64);
     memcpy(at, &p, sizeof p);
     if (!p) return rd_fail(st, RD_EENV, "out of memory for an image of %zu bytes", more);
