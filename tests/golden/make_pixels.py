@@ -4,6 +4,8 @@
   warps   the matrix as in Keras' ImageDataGenerator of 2018 (keras_preprocessing 1.0), in NumPy float64; the pixels by
           scipy.ndimage.affine_transform, order 1, mode "nearest", channel by channel, as in apply_transform
   boxes   Pillow's Image.resize(box=..., BILINEAR) of float images (mode "F"), without rounding; smaller and larger
+  views   what an evaluation sees: torchvision's Resize(short side) and CenterCrop, by Pillow in mode "F". The sizes
+          are such that torchvision rounds neither the long side nor the place of the crop
   JPEG    CMYK as Pillow writes it (Adobe marker, inverted), with the RGB that Pillow makes when it reads the file
   PNGs    likewise, without their transparency, 16 bits cut to 8
 
@@ -104,6 +106,33 @@ for k, (name, h, w, c, y0, x0, bh, bw, oh, ow) in enumerate(boxes):
 print("\nstatic struct box_row {\n    const char *name;\n    int h, w, c;\n    double box[4]; /* y, x, h, w */\n"
       "    int out_h, out_w;\n"
       "    const float *want;\n    unsigned seed;\n} box_rows[] = {\n%s};\n" % body)
+
+# ---- views: (h, w, c, eval_resize, out_h, out_w). Resize makes the short side eval_resize and keeps the shape.
+views = [
+    ("landscape", 40, 60, 3, 20, 14, 14),
+    ("portrait", 60, 40, 1, 20, 14, 14),
+    ("low and wide result", 40, 60, 1, 20, 10, 16),
+    ("high and narrow result", 40, 60, 1, 20, 16, 10),
+    ("a smaller image", 10, 15, 1, 20, 14, 14),
+    ("an image of that size", 12, 12, 3, 16, 12, 12),
+    ("the same size", 12, 12, 1, 12, 12, 12),
+    ("no border", 24, 60, 1, 12, 12, 12),
+    ("default: no border", 40, 80, 1, 0, 10, 10),
+    ("default, portrait", 80, 40, 1, 0, 10, 10),
+]
+body = ""
+for k, (name, h, w, c, short, oh, ow) in enumerate(views):
+    x = picture(h, w, c, 200 + k)
+    to = short or min(oh, ow)
+    rh, rw = (to, to * w // h) if h <= w else (to * h // w, to)
+    assert rh * w == rw * h and (rh - oh) % 2 == 0 and (rw - ow) % 2 == 0
+    top, left = (rh - oh) // 2, (rw - ow) // 2
+    y = np.stack([np.asarray(Image.fromarray(x[:, :, i].astype(np.float32), "F").resize(
+        (rw, rh), Image.BILINEAR))[top:top + oh, left:left + ow] for i in range(c)], 2)
+    print("static const float view_%d[] = {%s};" % (k, numbers(y)))
+    body += "    {\"%s\", %d, %d, %d, %d, %d, %d, view_%d, %d},\n" % (name, h, w, c, short, oh, ow, k, 200 + k)
+print("\nstatic struct view_row {\n    const char *name;\n    int h, w, c, eval_resize, out_h, out_w;\n"
+      "    const float *want;\n    unsigned seed;\n} view_rows[] = {\n%s};\n" % body)
 
 # ---- CMYK: four plain colours, 16 x 16 each
 cmyk = np.zeros((16, 64, 4), np.uint8)

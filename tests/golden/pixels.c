@@ -1,7 +1,8 @@
 /* pixels.c -- compares image processing with other programs; make_pixels.py made the values.
  *
  * The affine warp is compared with Keras' matrix and SciPy's pixels. Resampled boxes, a CMYK file
- * and PNGs are compared with Pillow's. */
+ * and PNGs are compared with Pillow's, the part of an image that an evaluation sees with
+ * torchvision's Resize and CenterCrop. */
 #include "../../runner/data/images_impl.h"
 #include "test.h"
 #include "pixel_values.h"
@@ -74,6 +75,36 @@ static void check_box(void **state)
     rd_scratch_release(&s);
 }
 
+/* A sample is rendered as for an evaluation. */
+static void check_view(void **state)
+{
+    const struct view_row *r = *state;
+    const int n = r->h * r->w * r->c, n_out = r->out_h * r->out_w * r->c;
+    static const rd_images_kind stored = {.name = "stored"};
+    rd_status st = {0};
+    rd_scratch s = {0};
+    rd_rendered result = {0};
+    double worst = 0.0;
+    uint8_t *bytes = malloc((size_t)n);
+    float *out = malloc((size_t)n_out * sizeof *out);
+    assert_true(bytes && out);
+    fill(bytes, n, r->seed);
+    rd_images m = {
+        .kind = &stored, .head = {.n = 1, .h = r->h, .w = r->w, .c = r->c}, .split = RD_SPLIT_EVAL};
+    m.render = (rd_render){.eval_resize = r->eval_resize,
+                           .h = r->out_h,
+                           .w = r->out_w,
+                           .c = r->c,
+                           .std = {1, 1, 1, 1}};
+    m.block[RD_BLOCK_PIXELS].p = (void *)bytes;
+    must_do(rd_render_sample(&m, 0, 0, &s, out, &result, &st), &st);
+    for (int i = 0; i < n_out; i++) worst = fmax(worst, fabs((double)out[i] - r->want[i]));
+    if (!(worst < 1e-3)) fail_msg("a pixel differs by %g", worst); /* sums in another order */
+    free(bytes);
+    free(out);
+    rd_scratch_release(&s);
+}
+
 static void test_cmyk(void **state)
 {
     (void)state;
@@ -135,4 +166,4 @@ static void check_png(void **state)
 }
 
 RD_TESTS("pixels", TEST_ROWS(check_warp, warp_rows), TEST_ROWS(check_box, box_rows),
-         TEST_ROWS(check_png, png_rows), TEST(test_cmyk))
+         TEST_ROWS(check_view, view_rows), TEST_ROWS(check_png, png_rows), TEST(test_cmyk))

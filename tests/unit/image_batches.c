@@ -6,6 +6,7 @@
 #include "../../runner/data/images_impl.h"
 #include "test.h"
 #include "image_files.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -470,6 +471,185 @@ static void test_scaled(void **state)
     rd_scratch_release(&s2);
 }
 
+/* A JPEG is decoded at the smallest size that is at least that of the result: the bytes are those
+ * of a decoder that is told this size, and not those of another size. */
+static struct den_row {
+    const char *name;
+    int side, den;
+} den_rows[] = {
+    {"one and a half", 36, 1}, {"almost twice", 47, 1},      {"twice", 48, 2},
+    {"three times", 72, 2},    {"four times", 96, 4},        {"seven times", 168, 4},
+    {"eight times", 192, 8},   {"twenty times", 20 * 24, 8},
+};
+
+static void check_den(void **state)
+{
+    const struct den_row *r = *state;
+    enum { SIDE = 24, EACH = SIDE * SIDE * 3 };
+    char root[64], name[128], config[192], why[RD_WHY_BYTES];
+    static const char *const inner[] = {"", "/train", "/train/a"};
+    rd_status st = {0};
+    rd_scratch s = {0};
+    rd_jpeg_head head;
+    rd_decode answer;
+    uint8_t *p;
+    int64_t n_images;
+    float want[EACH];
+    snprintf(root, sizeof root, "den%d", r->side);
+    for (int k = 0; k < 3; k++) {
+        snprintf(name, sizeof name, "%s%s", root, inner[k]);
+        files_mkdir(files_at(name));
+    }
+    const size_t n = picture_jpeg(r->side, r->side, 3, 35, &p);
+    snprintf(name, sizeof name, "%s/train/a/1.jpg", root);
+    files_put(files_at(name), p, n);
+    snprintf(config, sizeof config,
+             "{'data_dir': '@/%s', 'image_size': %d, 'eval_resize': %d, 'normalization': 'none', "
+             "'data_threads': 0}",
+             root, SIDE, SIDE);
+    rd_dataset *d = open_with("image_folder", config, RD_SPLIT_TRAIN, NULL);
+    float *got = all_of(d, 1, 0, &n_images);
+    rd_dataset_free(d);
+    assert_int_equal(rd_jpeg_read_head(p, n, &head, why), RD_DECODE_OK);
+    for (int den = 1; den <= 8; den *= 2) {
+        rd_pixels px;
+        must_do(rd_jpeg_decode(p, n, &head, den, 4, &s, &px, &answer, why, &st), &st);
+        const rd_box whole = {0, 0, (double)r->side / den, (double)r->side / den};
+        must_do(rd_resample(&px, &whole, SIDE, SIDE, false, &s, want, &st), &st);
+        if ((memcmp(got, want, sizeof want) == 0) != (den == r->den))
+            fail_msg("decoded at 1/%d of its size", den);
+    }
+    free(got);
+    free(p);
+    rd_scratch_release(&s);
+}
+
+/* ---- crop_flip: which part of the image is taken ----
+ *
+ * Pixel (y, x) of the image is (4 y, 4 x). The result is larger than the image. So the value at the
+ * centre of a result's pixel is 4 times the place there, less half a pixel, and two such places
+ * give the box. */
+enum { CROP_OUT = 64 };
+typedef struct seen_box {
+    double y, x, h, w;
+    bool mirrored;
+} seen_box;
+
+static seen_box crop_seen(const rd_images *m, int64_t epoch, rd_scratch *s, float *out)
+{
+    enum { A = CROP_OUT / 4, B = 3 * CROP_OUT / 4 };
+    rd_status st = {0};
+    rd_rendered result = {0};
+    must_do(rd_render_sample(m, 0, epoch, s, out, &result, &st), &st);
+#define PLACE(row, col, c) ((double)out[((row)*CROP_OUT + (col)) * 3 + (c)] / 4.0 + 0.5)
+    const double ya = PLACE(A, A, 0), yb = PLACE(B, A, 0), xa = PLACE(A, A, 1), xb = PLACE(A, B, 1);
+    const double share = (double)(B - A) / CROP_OUT, first = (A + 0.5) / CROP_OUT;
+    seen_box b = {.h = (yb - ya) / share, .w = (xb - xa) / share, .mirrored = xb < xa};
+    b.y = ya - first * b.h;
+    b.x = b.mirrored ? xa - (1.0 - first) * -b.w : xa - first * b.w;
+    b.w = b.mirrored ? -b.w : b.w;
+    return b;
+}
+
+static rd_images crop_images(int h, int w, uint8_t *pixels)
+{
+    static const rd_images_kind stored = {.name = "stored"};
+    rd_images m = {.kind = &stored, .head = {.n = 1, .h = h, .w = w, .c = 3}};
+    m.render = (rd_render){.augment = RD_AUGMENT_CROP,
+                           .h = CROP_OUT,
+                           .w = CROP_OUT,
+                           .c = 3,
+                           .std = {1, 1, 1, 1},
+                           .seed = 5};
+    for (int i = 0; i < h * w; i++) {
+        pixels[3 * i] = (uint8_t)(4 * (i / w));
+        pixels[3 * i + 1] = (uint8_t)(4 * (i % w));
+        pixels[3 * i + 2] = 0;
+    }
+    m.block[RD_BLOCK_PIXELS].p = (void *)pixels;
+    return m;
+}
+
+/* All boxes have whole pixels inside the image. Area and logarithm of the shape are uniform, so are
+ * the offsets, and each edge is reached. The bounds are four standard deviations or more. */
+static void test_crop(void **state)
+{
+    (void)state;
+    enum { SIDE = 60, DRAWN = 4000 };
+    static uint8_t pixels[SIDE * SIDE * 3];
+    static float out[CROP_OUT * CROP_OUT * 3];
+    rd_scratch s = {0};
+    rd_images m = crop_images(SIDE, SIDE, pixels);
+    m.render.scale_min = 0.2;
+    m.render.scale_max = 0.45;
+    m.render.ratio_min = 0.5;
+    m.render.ratio_max = 1.0;
+    double area = 0.0, shape = 0.0, y = 0.0, x = 0.0, least = 1.0, most = 0.0;
+    int edges[4] = {0}, mirrored = 0;
+    for (int i = 0; i < DRAWN; i++) {
+        const seen_box b = crop_seen(&m, i, &s, out);
+        const double h = nearbyint(b.h), w = nearbyint(b.w), top = nearbyint(b.y),
+                     left = nearbyint(b.x), share = h * w / (SIDE * SIDE);
+        assert_true(fabs(b.h - h) + fabs(b.w - w) + fabs(b.y - top) + fabs(b.x - left) < 1e-2);
+        assert_true(top >= 0.0 && left >= 0.0 && top + h <= SIDE && left + w <= SIDE);
+        area += share / DRAWN;
+        least = fmin(least, share);
+        most = fmax(most, share);
+        shape += log(w / h) / DRAWN;
+        y += (top + 0.5) / (SIDE - h + 1.0) / DRAWN;
+        x += (left + 0.5) / (SIDE - w + 1.0) / DRAWN;
+        edges[0] += top == 0.0;
+        edges[1] += top + h == SIDE;
+        edges[2] += left == 0.0;
+        edges[3] += left + w == SIDE;
+        mirrored += b.mirrored;
+    }
+    assert_float_equal(area, (0.2 + 0.45) / 2.0, 0.005);
+    assert_true(least < 0.21 && least > 0.19 && most > 0.44 && most < 0.46);
+    assert_float_equal(shape, log(0.5) / 2.0, 0.015);
+    assert_float_equal(y, 0.5, 0.02);
+    assert_float_equal(x, 0.5, 0.02);
+    /* 4000 times the mean of 1 / (number of offsets), 1 in 22 and 1 in 32 of them or so. */
+    for (int k = 0; k < 4; k++) assert_in_range(edges[k], k < 2 ? 130 : 90, k < 2 ? 320 : 180);
+    assert_in_range(mirrored, DRAWN / 2 - 130, DRAWN / 2 + 130);
+    rd_scratch_release(&s);
+}
+
+/* No try can fit, so the box is torchvision's: in the middle, whole in one direction, with the
+ * nearest shape that is allowed. */
+static struct last_row {
+    const char *name;
+    int h, w;
+    double ratio_min, ratio_max, y, x, bh, bw;
+} last_rows[] = {
+    {"ten times as wide", 6, 60, 0.75, 4.0 / 3.0, 0, 26, 6, 8}, /* 6 * 4/3 = 8; (60 - 8) / 2 */
+    {"ten times as high", 60, 6, 0.75, 4.0 / 3.0, 26, 0, 8, 6},
+    {"odd border", 9, 60, 0.75, 1.3, 0, 24, 9, 12},         /* 11.7 is 12 */
+    {"a little too wide", 60, 50, 0.7, 0.75, 0, 2, 60, 45}, /* (50 - 45) / 2 = 2.5, cut */
+    {"a little too high", 60, 40, 0.8, 0.9, 5, 0, 50, 40},
+};
+
+static void check_last(void **state)
+{
+    const struct last_row *r = *state;
+    static uint8_t pixels[60 * 60 * 3];
+    static float out[CROP_OUT * CROP_OUT * 3];
+    rd_scratch s = {0};
+    rd_images m = crop_images(r->h, r->w, pixels);
+    m.render.scale_min = 0.98;
+    m.render.scale_max = 1.0;
+    m.render.ratio_min = r->ratio_min;
+    m.render.ratio_max = r->ratio_max;
+    for (int i = 0; i < 20; i++) {
+        const seen_box b = crop_seen(&m, i, &s, out);
+        assert_float_equal(b.y, r->y, 1e-2);
+        assert_float_equal(b.x, r->x, 1e-2);
+        assert_float_equal(b.h, r->bh, 1e-2);
+        assert_float_equal(b.w, r->bw, 1e-2);
+    }
+    rd_scratch_release(&s);
+}
+
 /* Normalisation and its inverse, as rd_data_spec tells it. */
 static struct norm_row {
     const char *name, *config;
@@ -557,10 +737,14 @@ static void test_pad_crop(void **state)
                 }
         assert_int_equal(found, 1);
     }
+    int mirrored = 0;
     for (int dy = 0; dy < PLACES; dy++)
         for (int dx = 0; dx < PLACES; dx++)
-            for (int hand = 0; hand < 2; hand++)
+            for (int hand = 0; hand < 2; hand++) {
                 assert_in_range(seen[dy][dx][hand], 4, 40); /* 20 expected */
+                mirrored += hand ? seen[dy][dx][hand] : 0;
+            }
+    assert_in_range(mirrored, SAMPLES / 2 - 60, SAMPLES / 2 + 60); /* standard deviation: 16 */
     free(plain);
     free(moved);
 }
@@ -568,4 +752,5 @@ static void test_pad_crop(void **state)
 RD_TESTS_WITH("image_batches", files_set_up, files_tear_down, TEST_ROWS(check_same, same_rows),
               TEST_ROWS(check_norm, norm_rows), TEST_ROWS(check_odd, odd_rows),
               TEST(test_announced), TEST(test_splits), TEST(test_learnable), TEST(test_channels),
-              TEST(test_scaled), TEST(test_pad_crop))
+              TEST(test_scaled), TEST(test_pad_crop), TEST_ROWS(check_den, den_rows),
+              TEST(test_crop), TEST_ROWS(check_last, last_rows))
