@@ -7,6 +7,7 @@
 #include "rd/hostname.h"
 #include <stdarg.h>
 #include <stdlib.h>
+#include <ctype.h>
 #include <string.h>
 
 enum { MOST_SLOTS = 4096 };

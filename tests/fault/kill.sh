@@ -127,7 +127,8 @@ series text long.json 3000 -1 loss
 series images digits.json 2003 1 accuracy
 
 # Requests. The run is so long that it has not ended yet.
-run="$MPIRUN -np 2 $PROG --config_file=toy.json --max_steps=100000000 --summary_frequency=1000000"
+run="$MPIRUN -np 2 $PROG --config_file=toy.json --max_steps=100000000 --summary_frequency=10"
+behind_save() { sed '1,/^checkpoint model-/d' asked.txt | grep -E "^step [0-9]+ "; }
 request() { # signal
     : > asked.txt
     # shellcheck disable=SC2086
@@ -137,8 +138,9 @@ request() { # signal
     [ "$1" != LOCK ] || { timeout 60 "$PROG" --config_file=toy.json --logdir=asked; locked=$?; set -- USR2; }
     kill -"$1" $job
     if [ "$1" = USR1 ]; then
-        wait_until 60 grep -q "checkpoint model-" asked.txt
-        cp asked.txt before.txt # the stop also saves
+        wait_until 60 behind_save # a step line later than the save: the run has continued
+        cp asked.txt before.txt   # the stop also saves
+        kill -0 $job || return 1
         kill -USR2 $job
     fi
     wait $job
@@ -150,6 +152,7 @@ request() { # signal
 expect "USR2 stops and saves" 75 "stopped on request" request USR2
 expect "USR1 saves and goes on" 75 "stopped on request" request USR1
 expect "USR1 saved" 0 "checkpoint model-" grep "checkpoint model-" before.txt
+expect "USR1 is no request to stop" 1 "" grep "stopped on request" before.txt
 # If mpirun receives TERM, the exit status is its own. Only the checkpoint counts.
 expect "TERM stops and saves" 1 "stopped on request" request TERM
 expect "so does Ctrl-C" 1 "stopped on request" request INT

@@ -52,7 +52,12 @@ until_said "^step 3"
 tell USR1
 until_said "checkpoint model-"
 expect "USR1 has saved" 0 "checkpoint model-" cat said
-until_said "^step [0-9]*[05] "
+# A step line later than the save, in the same process: the run continues.
+pid=$(pgrep -P $job)
+behind_save() { sed '1,/^checkpoint model-/d' said | grep "^step [0-9]*[05] "; }
+wait_until 60 behind_save
+expect "and the run goes on" 0 "^$pid$" pgrep -P $job
+expect "without a request to stop" 1 "" grep "stopped on request" said
 for s in TERM INT USR2 HUP; do
     tell $s
     ends "$s, alone" 75 "stopped on request"
