@@ -63,6 +63,8 @@ archive("no-dict.npz", {"x.npy": header("[1, 2]")})
 archive("long-header.npz", {"x.npy": b"\x93NUMPY\x02\x00\xff\xff\xff\x7f{}"})
 archive("no-magic.npz", {"x.npy": b"\x93NUMPX" + member(one)[6:]})
 archive("bomb.npz", {"x.npy": member(np.zeros(4 << 20, "u1"))}, zipfile.ZIP_DEFLATED)
+many = member(np.zeros(600 << 10, "u1"))  # each of them is within the limit
+archive("bombs.npz", {"x.npy": many, "y.npy": many, "z.npy": many}, zipfile.ZIP_DEFLATED)
 archive("nothing.npz", {})
 with zipfile.ZipFile(os.path.join(out, "twice.npz"), "w") as z:
     z.writestr(zipfile.ZipInfo("x.npy"), member(one))

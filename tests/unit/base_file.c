@@ -213,6 +213,21 @@ static void test_twice(void **state)
     }
 }
 
+/* A program packs what is packed already: four times is read, more is refused. */
+static void test_layers(void **state)
+{
+    (void)state;
+    char cmd[1000];
+    put("layers.gz", hello_gz, sizeof hello_gz);
+    for (int layers = 1; layers <= 5; layers++) {
+        expect(at("layers.gz"), layers <= 4 ? "hello\n" : NULL, layers <= 4 ? 6 : 0,
+               layers <= 4 ? NULL : "compressed more than 4 times; decompress it with gzip -d");
+        snprintf(cmd, sizeof cmd, "cd '%s' && gzip -c layers.gz > more.gz && mv more.gz layers.gz",
+                 dir);
+        assert_int_equal(system(cmd), 0);
+    }
+}
+
 static void test_limit(void **state)
 {
     (void)state;
@@ -509,4 +524,4 @@ RD_TESTS_WITH("base_file", set_up, tear_down, TEST(test_plain), TEST(test_gzip),
               TEST(test_gzip_large), TEST(test_damaged_gzip), TEST(test_members), TEST(test_twice),
               TEST(test_limit), TEST(test_messages), TEST(test_stdin), TEST(test_atomic),
               TEST(test_temporary_taken), TEST(test_no_room), TEST(test_mkdirs),
-              TEST(test_abandoned), TEST(test_begun_after_the_end))
+              TEST(test_abandoned), TEST(test_begun_after_the_end), TEST(test_layers))

@@ -350,6 +350,7 @@ static struct manifest_row {
     {"shape of text", ONE_ARRAY("x", "['2']", "<f4", "0"), "differs from the manifest"},
     {"another type", ONE_ARRAY("x", "[2]", "<i4", "0"), "differs from the manifest"},
     {"another checksum", ONE_ARRAY("x", "[2]", "<f4", "1"), "'x' is damaged"},
+    {"another checksum of that length", ONE_ARRAY("x", "[2]", "<f4", "0badc0de"), "'x' is damaged"},
     {"an entry of text", "{'format_version':1, 'step':3, 'arrays':['x']}", "an entry without name"},
 #define PROGRESS(text) "{'format_version':1, 'step':3, " text ", 'arrays':[]}"
     {"epoch -1", PROGRESS("'epoch':-1"),
@@ -367,6 +368,9 @@ static struct manifest_row {
     {"good steps", PROGRESS("'loss_scale_good_steps':-1"), "'loss_scale_good_steps' is not"},
     {"plateau wait", PROGRESS("'plateau':{'factor':1.0, 'wait':-1}"), "'wait' is not"},
     {"plateau factor", PROGRESS("'plateau':{'factor':-1.0}"), "the plateau's 'factor' is not in"},
+    {"a plateau that raises the rate", PROGRESS("'plateau':{'factor':1.5}"),
+     "the plateau's 'factor' is not in"},
+    {"an inner manifest", PROGRESS("'meta':{'epoch':-1}"), "'epoch' is not"},
     {"loss scale", PROGRESS("'loss_scale':0.0"), "'loss_scale' is not larger than 0"},
     {"many steps", "{'format_version':1, 'step':1000000000000001, 'arrays':[]}", "'step' is not"},
     {"a part", PROGRESS("'parts':[{'global_batch':8, 'batches':-1}]"), "'batches' is not"},

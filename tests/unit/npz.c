@@ -126,6 +126,7 @@ static struct file_row {
     {"long-header.npz", "claims 2147483647 bytes"},
     {"no-magic.npz", "not an NPY array"},
     {"bomb.npz", "claims 4194432 bytes in a file of 4273"},
+    {"bombs.npz", "member 'y.npy' claims 614528 bytes in a file of 2368"},
     {"twice.npz", "holds 'x' twice"},
     {"cut.npz", "not a whole zip archive"},
     {"flipped.npz", "damaged: ZIP bad CRC"},

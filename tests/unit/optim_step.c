@@ -180,6 +180,43 @@ static void test_threads(void **state)
     }
 }
 
+/* As TensorFlow's sparse updates: a row of a table without a gradient keeps its values and slots,
+ * even where the slots would move it. Rows with a gradient change. */
+static void test_zero_rows(void **state)
+{
+    fixture f;
+    setup(&f, *state, 2, 0, 0, 0);
+    if (!rd_optim_def(f.o)->skips_zero_rows) {
+        teardown(&f);
+        return;
+    }
+    const int n_slots = rd_params_n_slots(f.p);
+    float *was[4] = {0};
+    fill(&f, rd_params_values(f.p), 5, false);
+    fill(&f, rd_params_grads(f.p), 1, false);
+    (void)step(&f, 1, 1.0);
+    for (int s = 0; s <= n_slots; s++) {
+        was[s] = malloc(span_bytes(&f));
+        assert_non_null(was[s]);
+        memcpy(was[s], s ? rd_params_slot(f.p, s - 1) : rd_params_values(f.p), span_bytes(&f));
+    }
+    fill(&f, rd_params_grads(f.p), 2, true);
+    (void)step(&f, 2, 1.0);
+    for (int i = 1; i <= 2; i++) { /* long_rows, table */
+        const rd_param *q = rd_params_at(f.p, i);
+        const size_t bytes = (size_t)q->dim[1] * sizeof(float);
+        for (int64_t r = 0; r < q->dim[0]; r++)
+            for (int s = 0; s <= n_slots; s++) {
+                const float *now = s ? rd_params_slot(f.p, s - 1) : rd_params_values(f.p);
+                const int64_t at = q->offset + r * q->dim[1];
+                if ((memcmp(now + at, was[s] + at, bytes) == 0) != ((r + 2) % 3 == 0))
+                    fail_msg("row %d of %s", (int)r, q->name);
+            }
+    }
+    for (int s = 0; s <= n_slots; s++) free(was[s]);
+    teardown(&f);
+}
+
 /* update() called on pieces of any length gives what one call gives. */
 static void test_cuts(void **state)
 {
@@ -466,6 +503,7 @@ static void test_weight_decay(void **state)
     ONE(fn, "sgd"), ONE(fn, "momentum"), ONE(fn, "adam"), ONE(fn, "adagrad"), ONE(fn, "nesterov"), \
         ONE(fn, "rmsprop"), ONE(fn, "lars"), ONE(fn, "adadelta")
 
-RD_TESTS("optim_step", EACH(test_not_finite), EACH(test_threads), EACH(test_cuts), TEST(test_norms),
-         TEST(test_lars_keeps_gradients), TEST(test_adam_first_step), EACH(test_state),
-         TEST(test_weight_decay), TEST(test_exclusions), TEST(test_checksums), TEST(test_registry))
+RD_TESTS("optim_step", EACH(test_not_finite), EACH(test_threads), EACH(test_zero_rows),
+         EACH(test_cuts), TEST(test_norms), TEST(test_lars_keeps_gradients),
+         TEST(test_adam_first_step), EACH(test_state), TEST(test_weight_decay),
+         TEST(test_exclusions), TEST(test_checksums), TEST(test_registry))

@@ -220,6 +220,30 @@ static void test_order_mixes(void **state)
     free(x.members);
 }
 
+/* The batches of three buckets come in another order in each epoch. */
+static void test_batches_mix(void **state)
+{
+    (void)state;
+    fixture x;
+    make(&x, 4000, 3, false);
+    rd_status st = {0};
+    int bucket[2][200], n_batches = 0, same = 0;
+    for (int epoch = 0; epoch < 2; epoch++) {
+        rd_order *p = NULL;
+        must_do(rd_order_new(&x.d, 1, epoch, 40, &(rd_order_rules){.shuffle = true}, &p, &st), &st);
+        n_batches = (int)rd_order_n_batches(p);
+        assert_in_range(n_batches, 100, 103);
+        for (int k = 0; k < n_batches; k++) {
+            int64_t n;
+            bucket[epoch][k] = fake_bucket(&x.f, rd_order_batch(p, k, &n)[0]);
+        }
+        rd_order_free(p);
+    }
+    for (int k = 0; k < n_batches; k++) same += bucket[0][k] == bucket[1][k];
+    assert_in_range(same, 1, n_batches * 3 / 4); /* a third or half, by chance */
+    free(x.members);
+}
+
 static void test_nothing_kept(void **state)
 {
     (void)state;
@@ -611,4 +635,4 @@ RD_TESTS("plan", TEST_ROWS(check_row, rows), TEST_ROWS(check_steps, steps_rows),
          TEST(test_parts_of_other_seeds), TEST(test_ended_part), TEST(test_deal_is_even),
          TEST(test_order_is_a_function), TEST(test_order_mixes), TEST(test_nothing_kept),
          TEST(test_sharded_images), TEST(test_independent), TEST(test_no_batch),
-         TEST(test_independent_late))
+         TEST(test_independent_late), TEST(test_batches_mix))

@@ -146,6 +146,53 @@ static const struct row {
     {"floor above the rate holds from step 0", &high_floor, 0, 1, 0.2},
 };
 
+/* A rate that the plateau rule has lowered, and a warm-up in steps in front of a cosine. By hand. */
+static const rd_schedule_config floor_of_cuts = {
+    .learning_rate = 0.1,
+    .piecewise_learning_rate_schedule = "0.1;100;0.0001",
+    .lr_boundary_unit = RD_LR_STEPS,
+    .lr_scaling = RD_SCALE_LINEAR,
+    .has_plateau = true,
+    .plateau_min_lr = 0.001};
+static const rd_schedule_config cosine_by_steps = {.learning_rate = 0.2,
+                                                   .has_policy = true,
+                                                   .lr_policy = RD_LR_COSINE,
+                                                   .has_steps = true,
+                                                   .decay_steps = 200,
+                                                   .warmup_steps = 100,
+                                                   .lr_scaling = RD_SCALE_LINEAR};
+static const struct point {
+    const char *name;
+    const rd_schedule_config *c;
+    rd_schedule_point p;
+    double want;
+} points[] = {
+    {"no cut", &floor_of_cuts, {.step = 0, .n_ranks = 1, .multiplier = 1.0}, 0.1},
+    {"a cut", &floor_of_cuts, {.step = 0, .n_ranks = 1, .multiplier = 0.1}, 0.01},
+    {"cuts down to the floor", &floor_of_cuts, {.n_ranks = 1, .multiplier = 1e-4}, 0.001},
+    {"the floor of two ranks", &floor_of_cuts, {.n_ranks = 2, .multiplier = 1e-4}, 0.002},
+    {"a schedule below the floor", &floor_of_cuts, {.step = 100, .n_ranks = 1}, 1e-4},
+    {"which a cut does not raise",
+     &floor_of_cuts,
+     {.step = 100, .n_ranks = 1, .multiplier = 0.1},
+     1e-4},
+    {"nor with two ranks", &floor_of_cuts, {.step = 50, .n_ranks = 2, .multiplier = 0.1}, 2e-4},
+    {"the cosine begins after the warm-up", &cosine_by_steps, {.step = 100, .n_ranks = 1}, 0.2},
+    {"a quarter of the way",
+     &cosine_by_steps,
+     {.step = 150, .n_ranks = 1},
+     0.2 * 0.85355339059327373}, /* (1 + cos(pi / 4)) / 2 */
+    {"half of it", &cosine_by_steps, {.step = 200, .n_ranks = 1}, 0.1},
+    {"half of it with two ranks", &cosine_by_steps, {.step = 100, .n_ranks = 2}, 0.2},
+};
+
+static void check_point(void **state)
+{
+    const struct point *r = *state;
+    const double got = rd_schedule_rate(r->c, &r->p);
+    if (!(fabs(got - r->want) <= 1e-12 * r->want)) fail_msg("%.17g, expected %.17g", got, r->want);
+}
+
 static void check_row(void **state)
 {
     const struct row *r = *state;
@@ -352,5 +399,6 @@ static void check_banner(void **state)
     rd_strbuf_release(&s);
 }
 
-RD_TESTS("schedule", TEST_ROWS(check_row, rows), TEST_ROWS(check_banner, banners), TEST(test_law),
-         TEST(test_missing_keys), TEST_ROWS_BY(check_bad, bads, keys))
+RD_TESTS("schedule", TEST_ROWS(check_row, rows), TEST_ROWS(check_point, points),
+         TEST_ROWS(check_banner, banners), TEST(test_law), TEST(test_missing_keys),
+         TEST_ROWS_BY(check_bad, bads, keys))
