@@ -55,6 +55,22 @@ expect "whole" 0 "" te 1 whole --max_steps=80 --set eval_frequency=10
 expect "after the loss" 0 "" te 1 first --max_steps=80 --set eval_frequency=10
 expect "the same bytes" 0 "" cmp whole/model-80.npz first/model-80.npz
 
+# By an error rate, too, lower is better. The best file is that of the first lowest rate of all evaluations, also over
+# resumes and with another number of ranks.
+per_wer() { # np, arguments
+    ranks "$1" "$PROG" --config_file=toy.json --logdir=per_wer --mode=train_eval --set metric=per_wer --set eval_frequency=10 \
+        --set batch_size=$((16 / $1)) --set learning_rate=0.03 --set num_epochs=100 "${@:2}"
+}
+lowest() { # prints the file of the first lowest rate
+    sed -n 's/.*"step":\([0-9]*\),.*"phoneme_error_rate":\([^,]*\).*/\2 \1/p' per_wer/eval/metrics.jsonl | sort -s -g -k1,1 |
+        sed -n '1s/.* \(.*\)/best-\1.npz/p'
+}
+for last in 120 230 300; do
+    expect "an error rate, up to step $last" 0 "" per_wer $((last == 230 ? 2 : 1)) --max_steps=$last
+    expect "its lowest up to step $last" 0 "^$(lowest)$" sh -c "cd per_wer && ls best-*.npz"
+done
+expect "which is neither the first nor the last evaluation" 1 "" sh -c "echo '$(lowest)' | grep -e '-10.npz' -e '-300.npz'"
+
 # Killed again and again: the best loss never gets worse.
 was="0 1e30"
 for i in 1 2 3 4; do
