@@ -5,7 +5,8 @@
           scipy.ndimage.affine_transform, order 1, mode "nearest", channel by channel, as in apply_transform
   boxes   Pillow's Image.resize(box=..., BILINEAR) of float images (mode "F"), without rounding; smaller and larger
   views   what an evaluation sees: torchvision's Resize(short side) and CenterCrop, by Pillow in mode "F". The sizes
-          are such that torchvision rounds neither the long side nor the place of the crop
+          are such that torchvision rounds neither the long side nor the place of the crop. Without a short side: the
+          largest part in the middle with the shape of the result
   JPEG    CMYK as Pillow writes it (Adobe marker, inverted), with the RGB that Pillow makes when it reads the file
   PNGs    likewise, without their transparency, 16 bits cut to 8
 
@@ -119,16 +120,25 @@ views = [
     ("no border", 24, 60, 1, 12, 12, 12),
     ("default: no border", 40, 80, 1, 0, 10, 10),
     ("default, portrait", 80, 40, 1, 0, 10, 10),
+    ("default, wide result", 40, 60, 1, 0, 10, 16),
+    ("default, high result", 40, 60, 1, 0, 16, 6),
 ]
 body = ""
 for k, (name, h, w, c, short, oh, ow) in enumerate(views):
     x = picture(h, w, c, 200 + k)
-    to = short or min(oh, ow)
-    rh, rw = (to, to * w // h) if h <= w else (to * h // w, to)
-    assert rh * w == rw * h and (rh - oh) % 2 == 0 and (rw - ow) % 2 == 0
-    top, left = (rh - oh) // 2, (rw - ow) // 2
-    y = np.stack([np.asarray(Image.fromarray(x[:, :, i].astype(np.float32), "F").resize(
-        (rw, rh), Image.BILINEAR))[top:top + oh, left:left + ow] for i in range(c)], 2)
+    planes = [Image.fromarray(x[:, :, i].astype(np.float32), "F") for i in range(c)]
+    if short or oh == ow:
+        to = short or min(oh, ow)
+        rh, rw = (to, to * w // h) if h <= w else (to * h // w, to)
+        assert rh * w == rw * h and (rh - oh) % 2 == 0 and (rw - ow) % 2 == 0
+        top, left = (rh - oh) // 2, (rw - ow) // 2
+        parts = [np.asarray(p.resize((rw, rh), Image.BILINEAR))[top:top + oh, left:left + ow] for p in planes]
+    else:
+        step = min(h / oh, w / ow)
+        bh, bw = oh * step, ow * step
+        box = ((w - bw) / 2, (h - bh) / 2, (w + bw) / 2, (h + bh) / 2)
+        parts = [np.asarray(p.resize((ow, oh), Image.BILINEAR, box=box)) for p in planes]
+    y = np.stack(parts, 2)
     print("static const float view_%d[] = {%s};" % (k, numbers(y)))
     body += "    {\"%s\", %d, %d, %d, %d, %d, %d, view_%d, %d},\n" % (name, h, w, c, short, oh, ow, k, 200 + k)
 print("\nstatic struct view_row {\n    const char *name;\n    int h, w, c, eval_resize, out_h, out_w;\n"

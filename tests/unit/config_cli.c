@@ -312,6 +312,12 @@ static struct check_row {
     {"check: in front of a command",
      {"--restarts=1", "--logdir=l", "--restart_delay=2", "--", "x"},
      ""},
+    {"check: a delay without restarts",
+     {"--config=x", "--restart_delay=2"},
+     "--restart_delay is for --restarts=N; give that too, or leave it out"},
+    {"check: dead hosts without restarts",
+     {"--config=x", "--drop_dead_hosts"},
+     "--drop_dead_hosts is for --restarts=N; give that too, or leave it out"},
     {"check: a flag in front of a command",
      {"--restarts=1", "--seed=3", "--", "x"},
      "--seed stands in front of --, where it has no effect; put it behind the run_dist of the "

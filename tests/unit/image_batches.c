@@ -472,21 +472,31 @@ static void test_scaled(void **state)
 }
 
 /* A JPEG is decoded at the smallest size that is at least that of the result: the bytes are those
- * of a decoder that is told this size, and not those of another size. */
+ * of a decoder that is told this size, and not those of another size. The part that is taken is the
+ * whole image, by crop_flip too, which may mirror it. */
 static struct den_row {
     const char *name;
-    int side, den;
+    int h, w, den;
+    const char *ratio; /* of crop_flip; NULL: no augmentation */
 } den_rows[] = {
-    {"one and a half", 36, 1}, {"almost twice", 47, 1},      {"twice", 48, 2},
-    {"three times", 72, 2},    {"four times", 96, 4},        {"seven times", 168, 4},
-    {"eight times", 192, 8},   {"twenty times", 20 * 24, 8},
+    {"one and a half", 36, 36, 1, NULL},
+    {"almost twice", 47, 47, 1, NULL},
+    {"twice", 48, 48, 2, NULL},
+    {"three times", 72, 72, 2, NULL},
+    {"four times", 96, 96, 4, NULL},
+    {"seven times", 168, 168, 4, NULL},
+    {"eight times", 192, 192, 8, NULL},
+    {"twenty times", 480, 480, 8, NULL},
+    {"almost twice as wide, seven times as high", 160, 40, 1, "0.25"},
+    {"almost twice as high, seven times as wide", 40, 160, 1, "4"},
+    {"twice as wide, eight times as high", 192, 48, 2, "0.25"},
 };
 
 static void check_den(void **state)
 {
     const struct den_row *r = *state;
     enum { SIDE = 24, EACH = SIDE * SIDE * 3 };
-    char root[64], name[128], config[192], why[RD_WHY_BYTES];
+    char root[64], name[128], crop[160] = "", config[400], why[RD_WHY_BYTES];
     static const char *const inner[] = {"", "/train", "/train/a"};
     rd_status st = {0};
     rd_scratch s = {0};
@@ -495,29 +505,76 @@ static void check_den(void **state)
     uint8_t *p;
     int64_t n_images;
     float want[EACH];
-    snprintf(root, sizeof root, "den%d", r->side);
+    snprintf(root, sizeof root, "den%dx%d", r->h, r->w);
     for (int k = 0; k < 3; k++) {
         snprintf(name, sizeof name, "%s%s", root, inner[k]);
         files_mkdir(files_at(name));
     }
-    const size_t n = picture_jpeg(r->side, r->side, 3, 35, &p);
+    const size_t n = picture_jpeg(r->h, r->w, 3, 35, &p);
     snprintf(name, sizeof name, "%s/train/a/1.jpg", root);
     files_put(files_at(name), p, n);
+    if (r->ratio)
+        snprintf(crop, sizeof crop,
+                 ", 'augmentation': 'crop_flip', 'crop_scale_min': 1, 'crop_ratio_min': %s, "
+                 "'crop_ratio_max': %s",
+                 r->ratio, r->ratio);
     snprintf(config, sizeof config,
              "{'data_dir': '@/%s', 'image_size': %d, 'eval_resize': %d, 'normalization': 'none', "
-             "'data_threads': 0}",
-             root, SIDE, SIDE);
+             "'data_threads': 0%s}",
+             root, SIDE, SIDE, crop);
     rd_dataset *d = open_with("image_folder", config, RD_SPLIT_TRAIN, NULL);
     float *got = all_of(d, 1, 0, &n_images);
     rd_dataset_free(d);
     assert_int_equal(rd_jpeg_read_head(p, n, &head, why), RD_DECODE_OK);
     for (int den = 1; den <= 8; den *= 2) {
         rd_pixels px;
+        bool same = false;
         must_do(rd_jpeg_decode(p, n, &head, den, 4, &s, &px, &answer, why, &st), &st);
-        const rd_box whole = {0, 0, (double)r->side / den, (double)r->side / den};
-        must_do(rd_resample(&px, &whole, SIDE, SIDE, false, &s, want, &st), &st);
-        if ((memcmp(got, want, sizeof want) == 0) != (den == r->den))
-            fail_msg("decoded at 1/%d of its size", den);
+        const rd_box whole = {0, 0, (double)r->h / den, (double)r->w / den};
+        for (int flip = 0; flip < 2; flip++) {
+            must_do(rd_resample(&px, &whole, SIDE, SIDE, flip, &s, want, &st), &st);
+            same |= memcmp(got, want, sizeof want) == 0;
+        }
+        if (same != (den == r->den)) fail_msg("decoded at 1/%d of its size", den);
+    }
+    free(got);
+    free(p);
+    rd_scratch_release(&s);
+}
+
+/* Without eval_resize the short side of a JPEG becomes 256 / 224 of the result, as in ImageNet's
+ * evaluation: here 32 for 28. So a quarter of the picture of 128 pixels loses 2 pixels around. */
+static void test_default_resize(void **state)
+{
+    (void)state;
+    enum { SIDE = 28, EACH = SIDE * SIDE * 3 };
+    rd_status st = {0};
+    rd_scratch s = {0};
+    rd_jpeg_head head;
+    rd_decode answer;
+    rd_pixels px;
+    uint8_t *p;
+    char why[RD_WHY_BYTES];
+    int64_t n_images;
+    float want[EACH];
+    files_mkdir(files_at("resize"));
+    files_mkdir(files_at("resize/val"));
+    files_mkdir(files_at("resize/val/a"));
+    const size_t n = picture_jpeg(128, 128, 3, 35, &p);
+    files_put(files_at("resize/val/a/1.jpg"), p, n);
+    rd_dataset *d = open_with("image_folder",
+                              "{'data_dir': '@/resize', 'image_size': 28, 'normalization': 'none', "
+                              "'data_threads': 0}",
+                              RD_SPLIT_EVAL, NULL);
+    float *got = all_of(d, 1, 0, &n_images);
+    rd_dataset_free(d);
+    assert_int_equal(rd_jpeg_read_head(p, n, &head, why), RD_DECODE_OK);
+    must_do(rd_jpeg_decode(p, n, &head, 4, 4, &s, &px, &answer, why, &st), &st);
+    must_do(rd_resample(&px, &(rd_box){2, 2, SIDE, SIDE}, SIDE, SIDE, false, &s, want, &st), &st);
+    assert_memory_equal(got, want, sizeof want);
+    for (int i = 0; i < EACH; i++) { /* no pixel of the part is between two others */
+        const int y = i / 3 / SIDE, x = i / 3 % SIDE;
+        assert_true(got[i] == px.p[((y + 2) * 32 + x + 2) * 4 + i % 3]);
     }
     free(got);
     free(p);
@@ -753,4 +810,4 @@ RD_TESTS_WITH("image_batches", files_set_up, files_tear_down, TEST_ROWS(check_sa
               TEST_ROWS(check_norm, norm_rows), TEST_ROWS(check_odd, odd_rows),
               TEST(test_announced), TEST(test_splits), TEST(test_learnable), TEST(test_channels),
               TEST(test_scaled), TEST(test_pad_crop), TEST_ROWS(check_den, den_rows),
-              TEST(test_crop), TEST_ROWS(check_last, last_rows))
+              TEST(test_default_resize), TEST(test_crop), TEST_ROWS(check_last, last_rows))

@@ -146,7 +146,7 @@ static const struct row {
     {"floor above the rate holds from step 0", &high_floor, 0, 1, 0.2},
 };
 
-/* A rate that the plateau rule has lowered, and a warm-up in steps in front of a cosine. By hand. */
+/* Values by hand: a rate that the plateau rule has lowered; a cosine behind a warm-up in steps. */
 static const rd_schedule_config floor_of_cuts = {
     .learning_rate = 0.1,
     .piecewise_learning_rate_schedule = "0.1;100;0.0001",
