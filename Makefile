@@ -23,7 +23,7 @@ DNNL_LIBS   ?= -ldnnl
 # Debian packages that make, make test and mpirun need.
 DEPS := build-essential pkg-config libopenmpi-dev openmpi-bin libjansson-dev libarchive-dev zlib1g-dev libturbojpeg0-dev libdnnl-dev libcmocka-dev procps
 
-NEED := $(filter-out clean distclean help deps deps-names demo format format-check uninstall,$(or $(MAKECMDGOALS),all))
+NEED := $(filter-out clean distclean help deps deps-names demo format format-check mutate uninstall,$(or $(MAKECMDGOALS),all))
 ifneq ($(NEED),)
   hint = on Debian: apt-get install $(1), or let `make deps` install all that is needed
   ifeq ($(shell command -v $(CC)),)
@@ -217,6 +217,8 @@ TSAN := VARIANT=tsan SAN=thread OPT=-O1 OPENMP=-fopenmp-simd
 TSAN_T := unit/barrier unit/watch unit/image_data unit/image_batches mpi/flow mpi/watch mpi/image_data mpi/exchange
 tsan: ## tests of the code with threads (exchange, watch, image workers) under ThreadSanitizer
 	@$(MAKE) --no-print-directory $(TSAN) T='$(or $(T),$(TSAN_T))' test
+mutate: ## changes the program in one place at a time: a test must fail each time (half an hour): make mutate [N="3 schedule"]
+	@tests/mutate --jobs $(JOBS) $(N)
 bench: $(PROG) $(TOOLS) ## speed: shares of the machine's own peak, scaling, PyTorch doing the same where it is installed
 	@BUILD=$(BUILD) PROG=$(PROG) tests/bench/run
 # The GPU targets use CUDA=1, or the build that the user asks for, for example by VARIANT. The bundle is for other
@@ -303,7 +305,7 @@ distclean: ## removes all build folders
 help: ## prints this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-.PHONY: all demo programs test test-all asan asan-programs tsan bench gpu-programs gpu-test gpu-check gpu-bundle fuzz headers objects lint tidy format format-check schema install uninstall deps deps-names clean distclean help FORCE
+.PHONY: all demo programs test test-all asan asan-programs tsan mutate bench gpu-programs gpu-test gpu-check gpu-bundle fuzz headers objects lint tidy format format-check schema install uninstall deps deps-names clean distclean help FORCE
 .PRECIOUS: $(BUILD)/%.c.o
 .DELETE_ON_ERROR:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
