@@ -21,14 +21,11 @@ job() { # WORDS -- ARGS: the same inside a job; WORDS are for mpirun
     timeout 100 "$nodes" exec node1 mpirun --allow-run-as-root -mca plm_rsh_args "-p 12345" -H node1:2,node2:2 -np 4 \
         -x ASAN_OPTIONS -x LSAN_OPTIONS "${words[@]}" "$PROG" "${@:2}"
 }
+processes() { both pgrep -f "^$PROG |^(/[^ ]*/)?orted |^mpirun " | wc -l; }
+none_left() { [ "$(processes)" -eq 0 ]; }
 left() { # prints how many processes of the program or of mpirun are left on the two hosts, a minute later at most
-    local n=1
-    for _ in $(seq 240); do
-        n=$(both pgrep -f "^$PROG |^(/[^ ]*/)?orted |^mpirun " | wc -l)
-        [ "$n" -eq 0 ] && break
-        sleep 0.25
-    done
-    echo "$n are left"
+    wait_until 60 none_left
+    echo "$(processes) are left"
 }
 
 # examine NAME STATUS ARGS...: one examination from the launching host. finds TEXT...: searches its output. Faults do

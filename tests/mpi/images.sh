@@ -83,10 +83,8 @@ stop_job() { # a stopped rank keeps the job from its end until the request to st
     job=$!
     wait_until 60 grep -q "^step 4 " stopped.txt
     kill -USR2 "$(tr -c '0-9' ' ' < stopped/.lock | awk '{ print $1 }')"
-    while kill -0 $job; do
-        pgrep -f "^$PROG .*--logdir=stopped" | xargs -r kill -CONT
-        sleep 0.1
-    done 2> /dev/null
+    woken() { pgrep -f "^$PROG .*--logdir=stopped" | xargs -r kill -CONT; ! kill -0 $job; }
+    wait_until 60 woken
     wait $job
 }
 expect "an evaluation after each step" 0 "the rate falls" each whole_each

@@ -63,14 +63,10 @@ expect "queued again, it goes on where it was" 0 "resuming from $work/long/model
 expect "the job is cancelled" 0 "" on scancel "$id"
 wait_until 60 idle
 expect "no rank is left" 1 "" pgrep -f "^$PROG .*--logdir=$work/long"
+no_job() { [ "$(on squeue -h | wc -l)" -eq 0 ]; }
 queue() { # prints the number of jobs, once it is 0 or after a minute
-    local n=1
-    for _ in $(seq 120); do
-        n=$(on squeue -h | wc -l)
-        [ "$n" -gt 0 ] || break
-        sleep 0.5
-    done
-    echo "$n jobs"
+    wait_until 60 no_job
+    echo "$(on squeue -h | wc -l) jobs"
 }
 expect "and the job does not come back" 0 "^0 jobs" queue
 
