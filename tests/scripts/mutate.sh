@@ -26,7 +26,7 @@ test:
 	@if grep -q 'return x + y;' runner/sum.c; then echo "1 passed, 0 failed, 0 skipped"; else echo "0 passed, 1 failed, 0 skipped"; exit 1; fi
 END
 list() { printf '%s\n' "$@" > tree/tests/mutations; }
-mutate() { env -u MUTATIONS -u BUILD tree/tests/mutate "$@"; }
+mutate() { env -u MUTATIONS -u BUILD bash tree/tests/mutate "$@"; }
 one="runner/sum.c:sum unit/sum"
 
 list "# a comment" "$one" "-return x + y;" "+return x - y;" "" "runner/sum.c unit/sum" "-return x + x;" "+return 3 * x;" \
@@ -44,6 +44,18 @@ expect "some by a part of a name" 1 "^mutations: 3 run" mutate sum.c
 expect "an unknown one" 2 "no mutation has 17" mutate 17
 list "$one" "-return x + y;" "+for (;;) {}"
 expect "one that never ends is caught" 0 "^mutations: 1 run, 1 caught (1 timed out)" mutate --limit 2
+asked_to_end() {
+    mkdir copies
+    env -u MUTATIONS -u BUILD TMPDIR="$work/copies" bash tree/tests/mutate > run.txt 2>&1 &
+    job=$!
+    wait_until 60 sh -c "grep -q ';;' copies/*/1/runner/sum.c"
+    kill -TERM $job
+    wait $job
+    status=$?
+    echo "copies: $(ls copies)"
+    return $status
+}
+expect "one that is asked to end does, without its copies" 130 "^copies: $" asked_to_end
 
 list "runner/sum.c unit/sum" "-return x" "+return y"
 expect "a text that occurs twice is stale" 1 "^stale: 1 runner/sum.c: the text does not occur exactly once: return x$" mutate --check
