@@ -204,27 +204,29 @@ static void test_shrink(void **state)
 
 static struct share_row {
     const char *name;
-    int good, bad; /* files; the bad ones come last */
+    int good, bad; /* files */
     const char *more;
     bool ok, cut; /* cut: the bad ones are the first bytes of an image, not pages */
+    bool first;   /* the bad ones come first, else last */
 } share_rows[] = {
-    {"all are cut short", 0, 8, "", false, true},
-    {"most are cut short", 3, 4, "", false, true},
-    {"half are cut short", 4, 4, "", true, true},
-    {"three are cut short", 0, 3, "", true, true},
-    {"none", 10, 0, "", true, false},
-    {"one of two", 1, 1, "", true, false},
-    {"three of ten", 7, 3, "", true, false},
-    {"four of ten", 6, 4, "", false, false},
-    {"four of ten, allowed", 6, 4, ", 'max_bad_images': 0.4", true, false},
-    {"six of ten are most", 4, 6, ", 'max_bad_images': 0.7", false, false},
-    {"six of ten, all allowed", 4, 6, ", 'max_bad_images': 1", true, false},
-    {"one, none allowed", 9, 1, ", 'max_bad_images': 0", false, false},
-    {"all", 0, 5, "", false, false},
-    {"the only one", 0, 1, "", false, false},
-    {"all, read by threads", 0, 40, ", 'data_threads': 3", false, false},
-    {"five of a hundred", 95, 5, "", false, false},
-    {"three of a hundred", 97, 3, "", true, false},
+    {"all are cut short", 0, 8, "", false, true, false},
+    {"most are cut short", 3, 4, "", false, true, false},
+    {"half are cut short", 4, 4, "", true, true, false},
+    {"three are cut short", 0, 3, "", true, true, false},
+    {"none", 10, 0, "", true, false, false},
+    {"one of two", 1, 1, "", true, false, false},
+    {"three of ten", 7, 3, "", true, false, false},
+    {"four of ten", 6, 4, "", false, false, false},
+    {"four of ten, allowed", 6, 4, ", 'max_bad_images': 0.4", true, false, false},
+    {"six of ten are most", 4, 6, ", 'max_bad_images': 0.7", false, false, false},
+    {"six of ten, all allowed", 4, 6, ", 'max_bad_images': 1", true, false, false},
+    {"one, none allowed", 9, 1, ", 'max_bad_images': 0", false, false, false},
+    {"all", 0, 5, "", false, false, false},
+    {"the only one", 0, 1, "", false, false, false},
+    {"all, read by threads", 0, 40, ", 'data_threads': 3", false, false, false},
+    {"five of a hundred", 95, 5, "", false, false, false},
+    {"three of a hundred", 97, 3, "", true, false, false},
+    {"four of a hundred, the first ones", 96, 4, ", 'max_bad_images': 0.05", true, false, true},
 };
 
 static void check_share(void **state)
@@ -241,8 +243,9 @@ static void check_share(void **state)
     }
     for (int i = 0; i < r->good + r->bad; i++) {
         snprintf(path, sizeof path, "train/ant/%03d.jpg", i);
-        if (i < r->good || r->cut)
-            files_put(files_at(path), jpeg, i < r->good ? n : n - 40);
+        const bool good = r->first ? i >= r->bad : i < r->good;
+        if (good || r->cut)
+            files_put(files_at(path), jpeg, good ? n : n - 40);
         else
             files_put(files_at(path), "<html>error</html>", 18);
     }
