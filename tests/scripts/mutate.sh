@@ -39,6 +39,7 @@ expect "the score" 0 "^score: 33.3 %$" cat run.txt
 expect "the survivor is shown" 0 "^survived: 2 runner/sum.c$" cat run.txt
 expect "with its new text" 0 "^    +return 3 \* x;$" cat run.txt
 expect "the tree is as before" 0 "^2$" grep -c "return x + [xy];" tree/runner/sum.c
+expect "without the unchanged run" 0 "^score: 100.0 %$" mutate --trust 1
 expect "one by its number" 0 "^score: 100.0 %$" mutate 1
 expect "some by a part of a name" 1 "^mutations: 3 run" mutate sum.c
 expect "an unknown one" 2 "no mutation has 17" mutate 17
