@@ -6,6 +6,7 @@
 #ifndef RD_GUNZIP_H
 #define RD_GUNZIP_H
 
+#include "rd/input.h"
 #include "rd/status.h"
 #include <stdint.h>
 #include <sys/types.h>
@@ -23,7 +24,7 @@ bool rd_compressed(const unsigned char *p, size_t n);
 
 /* The compressed bytes: `size` bytes from `at` on, of an open file or of memory. */
 typedef struct rd_gzip_input {
-    int fd; /* below 0: memory */
+    rd_input *in; /* NULL: memory */
     int64_t at, size;
     const void *mem;
 } rd_gzip_input;
@@ -31,7 +32,8 @@ typedef struct rd_gzip_input {
 typedef struct rd_gunzip rd_gunzip;
 
 /* Begins to decompress. The file or memory of `from` is borrowed and must outlive *out, which the
- * caller owns. name: for messages. code: the status of a damaged file. */
+ * caller owns. name: for messages. code: the status of a damaged file; a file that the machine cannot
+ * read is RD_EENV. */
 rd_code rd_gunzip_new(const char *name, const rd_gzip_input *from, rd_code code, rd_gunzip **out,
                       rd_status *st);
 

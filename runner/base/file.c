@@ -4,6 +4,7 @@
  * decompressed (gunzip.c). */
 #include "rd/file.h"
 #include "rd/gunzip.h"
+#include "rd/input.h"
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -25,64 +26,26 @@ static const char *errno_text(int err, char buf[128])
     return buf;
 }
 
-/* Returns "; " and what the user can do about the error, or "". */
-static const char *file_remedy(int err)
-{
-    switch (err) {
-    case ENOENT:
-        return "; check the path";
-    case ENOTDIR:
-        return "; a part of the path is not a folder";
-    case EACCES:
-    case EPERM:
-        return "; check the permissions of the file and its folders";
-    case ENOSPC:
-        return "; free space on that disk";
-    case EFBIG:
-        return "; raise the limit of the size of files (ulimit -f)";
-    case EDQUOT:
-        return "; delete files, or ask for a larger quota";
-    case EROFS:
-        return "; choose a place that is not read-only";
-    case EMFILE:
-    case ENFILE:
-        return "; raise the limit of open files (ulimit -n)";
-    case EIO:
-        return "; the disk or the network file system reports a fault";
-    default:
-        return "";
-    }
-}
-
 /* Fails with "cannot <verb> '<path>': <reason>; <remedy>". */
 static rd_code fail_errno(rd_status *st, rd_code code, const char *where, const char *verb,
                           const char *path, int err)
 {
     char buf[128];
     return rd_fail_(st, code, where, "cannot %s '%s': %s%s", verb, path, errno_text(err, buf),
-                    file_remedy(err));
+                    rd_fault_remedy(err));
 }
 
 /* ---- reading ---- */
 
 /* A file that is being read. */
 typedef struct source {
-    int fd;
+    rd_input *in;
     const char *name;
     unsigned char *block; /* BLOCK bytes */
     size_t n_held;        /* bytes of block that were read ahead and not yet delivered */
     size_t max;           /* most bytes of the result */
     const char *what;     /* what the file is, for the message about max */
 } source;
-
-/* Reads at most n bytes. Continues after EINTR. */
-static ssize_t file_read_some(int fd, void *p, size_t n)
-{
-    ssize_t got;
-    do got = read(fd, p, n > (1u << 30) ? 1u << 30 : n); /* Linux reads less than 2 GiB per call */
-    while (got < 0 && errno == EINTR);
-    return got;
-}
 
 typedef struct bytes {
     char *p; /* owned */
@@ -119,8 +82,9 @@ static rd_code read_plain(source *s, rd_code code, bytes *b, rd_status *st)
     for (;;) {
         /* A file of known size has its space already. One byte more shows the end. */
         RD_TRY(bytes_reserve(b, b->cap - b->n > 1 ? 1 : BLOCK, s->name, st));
-        const ssize_t got = file_read_some(s->fd, b->p + b->n, b->cap - b->n - 1);
-        if (got < 0) return fail_errno(st, code, RD_HERE, "read", s->name, errno);
+        const ssize_t got = rd_input_read(s->in, b->p + b->n, b->cap - b->n - 1);
+        if (got < 0)
+            return fail_errno(st, rd_fault_code(errno, code), RD_HERE, "read", s->name, errno);
         if (got == 0) break;
         b->n += (size_t)got;
         RD_TRY(check_size(s, b->n, code, st));
@@ -132,7 +96,7 @@ done:
 /* Replaces the gzip bytes in b by what they decompress to. */
 static rd_code unpack(const source *s, rd_code code, bytes *b, rd_status *st)
 {
-    const rd_gzip_input from = {.fd = -1, .size = (int64_t)b->n, .mem = b->p};
+    const rd_gzip_input from = {.size = (int64_t)b->n, .mem = b->p};
     bytes all = {0};
     rd_gunzip *g = NULL;
     const void *p = NULL;
@@ -164,22 +128,25 @@ rd_code rd_file_read_limited(const char *path, rd_code code, size_t max, const c
                              char **out, size_t *n, rd_status *st)
 {
     const bool is_stdin = strcmp(path, "-") == 0 || strcmp(path, "/dev/stdin") == 0;
-    source s = {.fd = -1, .name = is_stdin ? "standard input" : path, .max = max, .what = what};
+    source s = {.name = is_stdin ? "standard input" : path, .max = max, .what = what};
     bytes b = {0};
-    struct stat info;
     const char *kind = NULL;
     *out = NULL;
     *n = 0;
     if (path[0] == '\0') return rd_fail(st, code, "the name of a file to read is empty");
-    s.fd = is_stdin ? STDIN_FILENO : rd_open_input_or_pipe(path, NULL, &kind);
-    if (s.fd < 0 && kind)
+    const int std_in = is_stdin ? dup(STDIN_FILENO) : -1;
+    s.in = !is_stdin    ? rd_input_open_or_pipe(path, RD_MAYBE, &kind)
+           : std_in < 0 ? NULL
+                        : rd_input_of(std_in, s.name);
+    if (!s.in && kind)
         return rd_fail(st, code, "cannot read '%s': it is %s, not a file", path, kind);
-    if (s.fd < 0) return fail_errno(st, code, RD_HERE, "open", path, errno);
-    if (fstat(s.fd, &info) != 0) {
-        fail_errno(st, code, RD_HERE, "read", s.name, errno);
-        goto done;
+    if (!s.in) {
+        const int err = errno;
+        if (std_in >= 0) close(std_in);
+        return fail_errno(st, rd_fault_code(err, code), RD_HERE, "open", s.name, err);
     }
-    if (S_ISDIR(info.st_mode)) {
+    const struct stat *info = rd_input_stat(s.in);
+    if (S_ISDIR(info->st_mode)) {
         rd_fail(st, code, "cannot read '%s': it is a folder, not a file", s.name);
         goto done;
     }
@@ -189,16 +156,16 @@ rd_code rd_file_read_limited(const char *path, rd_code code, size_t max, const c
         goto done;
     }
     while (s.n_held < 2) { /* a pipe may deliver one byte at a time */
-        const ssize_t got = file_read_some(s.fd, s.block + s.n_held, BLOCK - s.n_held);
+        const ssize_t got = rd_input_read(s.in, s.block + s.n_held, BLOCK - s.n_held);
         if (got < 0) {
-            fail_errno(st, code, RD_HERE, "read", s.name, errno);
+            fail_errno(st, rd_fault_code(errno, code), RD_HERE, "read", s.name, errno);
             goto done;
         }
         if (got == 0) break;
         s.n_held += (size_t)got;
     }
     const bool gzip = rd_gzip_begins(s.block, s.n_held);
-    const size_t known = S_ISREG(info.st_mode) && info.st_size > 0 ? (size_t)info.st_size : 0;
+    const size_t known = S_ISREG(info->st_mode) && info->st_size > 0 ? (size_t)info->st_size : 0;
     RD_TRY(check_size(&s, known, code, st));
     RD_TRY(bytes_reserve(&b, known > s.n_held ? known + 1 : s.n_held + 1, s.name, st));
     RD_TRY(read_plain(&s, code, &b, st));
@@ -214,7 +181,7 @@ rd_code rd_file_read_limited(const char *path, rd_code code, size_t max, const c
 done:
     free(b.p);
     free(s.block);
-    if (!is_stdin) close(s.fd);
+    rd_input_close(s.in);
     return st->code;
 }
 

@@ -12,7 +12,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <zlib.h>
 
 enum {
@@ -51,6 +50,7 @@ struct rd_gunzip {
     int n_layers;
     rd_code failed; /* RD_OK, or the code of the failure that `why` describes */
     char why[WHY_BYTES];
+    int err;                   /* the system's error, if reading failed */
     size_t n_held;             /* bytes of block that are decompressed and not yet delivered */
     const unsigned char *left; /* rd_gunzip_copy: the rest of the block */
     size_t n_left;
@@ -120,14 +120,11 @@ static ssize_t gunzip_read_at(const rd_gzip_input *from, int64_t at, void *p, si
     const int64_t left = from->size - at;
     if (left <= 0) return 0;
     if ((int64_t)n > left) n = (size_t)left;
-    if (from->fd < 0) {
+    if (!from->in) {
         memcpy(p, (const unsigned char *)from->mem + from->at + at, n);
         return (ssize_t)n;
     }
-    ssize_t k;
-    do k = pread(from->fd, p, n, (off_t)(from->at + at));
-    while (k < 0 && errno == EINTR);
-    return k;
+    return rd_input_pread(from->in, p, n, from->at + at);
 }
 
 /* Keeps the first failure. Returns -1. */
@@ -155,7 +152,10 @@ static ssize_t layer_fill(rd_gunzip *g, int k)
         if (got < 0) return -1;
     } else {
         got = gunzip_read_at(&g->from, g->pos, l->in, sizeof l->in);
-        if (got < 0) return gunzip_keep(g, g->code, "%s", strerror(errno));
+        if (got < 0) {
+            g->err = errno;
+            return gunzip_keep(g, rd_fault_code(g->err, g->code), "%s", strerror(g->err));
+        }
         g->pos += got;
     }
     l->z.next_in = l->in;
@@ -359,7 +359,9 @@ bool rd_gunzip_failed(const rd_gunzip *g, rd_status *st)
 {
     if (!g || g->failed == RD_OK) return false;
     const bool trust = strstr(g->why, "checksum") != NULL;
-    if (g->failed == RD_EENV)
+    if (g->err != 0)
+        (void)rd_input_fails(st, g->failed, "read", g->name, g->err, NULL);
+    else if (g->failed == RD_EENV)
         rd_fail(st, RD_EENV, "%s while reading '%s'", g->why, g->name);
     else if (trust)
         rd_fail(st, g->failed, "cannot trust '%s': %s; it is damaged, get it again", g->name,
@@ -453,7 +455,7 @@ static la_ssize_t gunzip_on_deliver(struct archive *to, void *self, const void *
 {
     rd_gunzip *g = self;
     const ssize_t n = rd_gunzip_read(g, p);
-    if (n < 0) archive_set_error(to, EIO, "%s", g->why);
+    if (n < 0) archive_set_error(to, g->err ? g->err : EIO, "%s", g->why);
     return n;
 }
 

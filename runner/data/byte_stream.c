@@ -5,16 +5,14 @@
 #include "rd/file.h"
 #include "rd/gunzip.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { MAX_RATIO = 100, SMALL = 1 << 20 };
 
 struct rd_stream {
     char *name;
-    int fd;             /* descriptor of the file; -1: none */
+    rd_input *in;       /* the file; owned; NULL: none */
     rd_gunzip *gunzip;  /* decompresses; owned; NULL: the bytes are plain */
     const uint8_t *mem; /* bytes in memory, borrowed; NULL: a file */
     size_t mem_left;
@@ -24,7 +22,7 @@ struct rd_stream {
 
 static rd_code byte_stream_unpack(rd_stream *s, rd_status *st)
 {
-    const rd_gzip_input from = {.fd = s->fd, .size = s->size, .mem = s->mem};
+    const rd_gzip_input from = {.in = s->in, .size = s->size, .mem = s->mem};
     return rd_gunzip_new(s->name, &from, RD_EDATA, &s->gunzip, st);
 }
 
@@ -34,7 +32,6 @@ static rd_code byte_stream_make(const char *name, rd_stream **out, rd_status *st
     *out = s;
     if (!s || !(s->name = strdup(name)))
         return rd_fail(st, RD_EENV, "out of memory while reading '%s'", name);
-    s->fd = -1;
     return RD_OK;
 }
 
@@ -44,13 +41,11 @@ rd_code rd_stream_new(const char *path, rd_stream **out, rd_status *st)
     const char *kind;
     RD_TRY(byte_stream_make(path, out, st));
     rd_stream *s = *out;
-    s->fd = rd_open_input(path, &s->size, &kind);
-    if (s->fd < 0 && kind)
-        return rd_fail(st, RD_EDATA, "'%s' is %s, not a regular file", path, kind);
-    if (s->fd < 0)
-        return rd_fail(st, RD_EDATA, "cannot open '%s': %s; check the path", path, strerror(errno));
-    const ssize_t k = pread(s->fd, head, sizeof head, 0);
-    if (k < 0) return rd_fail(st, RD_EDATA, "cannot read '%s': %s", path, strerror(errno));
+    s->in = rd_input_open(path, RD_MAYBE, &kind);
+    if (!s->in) return rd_input_not_open(st, RD_EDATA, path, kind, errno, "check the path");
+    s->size = rd_input_stat(s->in)->st_size;
+    const ssize_t k = rd_input_pread(s->in, head, sizeof head, 0);
+    if (k < 0) return rd_input_fails(st, RD_EDATA, "read", path, errno, NULL);
     s->compressed = rd_compressed(head, (size_t)k);
     if (s->compressed) RD_TRY(byte_stream_unpack(s, st));
 done:
@@ -74,7 +69,7 @@ void rd_stream_free(rd_stream *s)
 {
     if (!s) return;
     rd_gunzip_free(s->gunzip);
-    if (s->fd >= 0) close(s->fd);
+    rd_input_close(s->in);
     free(s->name);
     free(s);
 }
@@ -91,11 +86,9 @@ static rd_code read_once(rd_stream *s, uint8_t *p, size_t n, size_t *got, rd_sta
         const ssize_t k = rd_gunzip_copy(s->gunzip, p, n);
         if (k < 0 && rd_gunzip_failed(s->gunzip, st)) return st->code;
         *got = (size_t)k;
-    } else if (s->fd >= 0) {
-        ssize_t k;
-        do k = read(s->fd, p, n);
-        while (k < 0 && errno == EINTR);
-        if (k < 0) return rd_fail(st, RD_EDATA, "cannot read '%s': %s", s->name, strerror(errno));
+    } else if (s->in) {
+        const ssize_t k = rd_input_read(s->in, p, n);
+        if (k < 0) return rd_input_fails(st, RD_EDATA, "read", s->name, errno, NULL);
         *got = (size_t)k;
     } else {
         *got = n < s->mem_left ? n : s->mem_left;

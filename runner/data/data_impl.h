@@ -5,6 +5,7 @@
 
 #include "rd/data.h"
 #include "rd/hash.h"
+#include "rd/input.h"
 #include <string.h>
 
 /* ---- lines of a file (lines.c) ---- */
@@ -45,6 +46,11 @@ int64_t rd_lines_first_replaced(const rd_lines *l); /* number of the first line 
 /* Reads all bytes that path gives, without splitting them into lines. One rank reads standard input
  * so for all. The caller frees *out. */
 rd_code rd_lines_read_all(const char *path, char **out, size_t *n, rd_status *st);
+
+/* Fails if libarchive has failed because the machine has: `in` could not be read (NULL: memory), or
+ * there is no memory. Otherwise the archive is damaged, and the caller says so. */
+struct archive;
+void rd_archive_fault(struct archive *a, const rd_input *in, const char *name, rd_status *st);
 
 /* ---- vocabulary (vocab.c) ---- */
 

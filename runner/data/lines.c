@@ -22,7 +22,7 @@ enum { CHUNK_BYTES = 1 << 20, SLACK_BYTES = 64 };
 struct rd_lines {
     char *name; /* for messages */
     rd_lines_opts o;
-    int fd;                  /* -1: none */
+    rd_input *in;            /* owned; NULL: none */
     struct archive *archive; /* NULL: none */
     rd_gunzip *gunzip; /* decompresses for the archive, or for us; NULL: from the file itself */
     const char *mem;   /* the text, borrowed, if there is neither fd nor archive */
@@ -43,15 +43,20 @@ static rd_code lines_no_memory(const char *name, rd_status *st)
     return rd_fail(st, RD_EENV, "out of memory while reading '%s'", name);
 }
 
-static bool is_file(const char *path)
+/* Returns whether the path is a file. Fails if the machine cannot tell. */
+static bool is_file(const char *path, rd_status *st)
 {
     struct stat s;
-    return stat(path, &s) == 0 && !S_ISDIR(s.st_mode);
+    if (rd_path_stat(path, &s, RD_MAYBE) == 0) return !S_ISDIR(s.st_mode);
+    if (rd_fault_code(errno, RD_OK) != RD_OK)
+        rd_input_fails(st, RD_EDATA, "open", path, errno, NULL);
+    return false;
 }
 
 static rd_code archive_fails(const rd_lines *l, rd_status *st)
 {
     if (rd_gunzip_failed(l->gunzip, st)) return st->code;
+    rd_archive_fault(l->archive, l->in, l->name, st);
     const char *why = archive_error_string(l->archive);
     if (why && strcmp(why, "Unrecognized archive format") == 0)
         return rd_fail(st, RD_EDATA,
@@ -117,24 +122,21 @@ static rd_code find_member(rd_lines *l, const char *path, const char *member, rd
 static rd_code open_archive(rd_lines *l, const char *path, const char *member, rd_status *st)
 {
     unsigned char head[16];
-    int64_t size = 0;
     const char *kind;
-    l->fd = rd_open_input(path, &size, &kind);
-    if (l->fd < 0 && kind)
-        return rd_fail(st, RD_EDATA, "'%s' is %s, not a regular file", path, kind);
-    if (l->fd < 0)
-        return rd_fail(st, RD_EDATA, "cannot open '%s': %s; check the path", path, strerror(errno));
-    const ssize_t k = pread(l->fd, head, sizeof head, 0);
+    l->in = rd_input_open(path, RD_LISTED, &kind);
+    if (!l->in) return rd_input_not_open(st, RD_EDATA, path, kind, errno, "check the path");
+    const rd_gzip_input from = {.in = l->in, .size = rd_input_stat(l->in)->st_size};
+    const ssize_t k = rd_input_pread(l->in, head, sizeof head, 0);
+    if (k < 0) return rd_input_fails(st, RD_EDATA, "read", path, errno, NULL);
     if (k > 0 && rd_compressed(head, (size_t)k))
-        RD_TRY(rd_gunzip_new(path, &(rd_gzip_input){.fd = l->fd, .size = size}, RD_EDATA,
-                             &l->gunzip, st));
+        RD_TRY(rd_gunzip_new(path, &from, RD_EDATA, &l->gunzip, st));
     if (!member) return st->code;
     l->archive = archive_read_new();
     if (!l->archive) return lines_no_memory(l->name, st);
     (void)archive_read_support_format_tar(l->archive);
     (void)archive_read_support_format_zip(l->archive);
     const int opened = l->gunzip ? rd_gunzip_open(l->gunzip, l->archive)
-                                 : archive_read_open_fd(l->archive, l->fd, 1 << 16);
+                                 : rd_input_archive(l->in, l->archive);
     if (opened != ARCHIVE_OK) return archive_fails(l, st);
     return find_member(l, path, member, st);
 done:
@@ -154,11 +156,9 @@ static rd_code lines_read_some(rd_lines *l, char *p, size_t n, size_t *got, rd_s
         const ssize_t k = rd_gunzip_copy(l->gunzip, p, n);
         if (k < 0 && rd_gunzip_failed(l->gunzip, st)) return st->code;
         *got = (size_t)k;
-    } else if (l->fd >= 0) {
-        ssize_t k;
-        do k = read(l->fd, p, n);
-        while (k < 0 && errno == EINTR);
-        if (k < 0) return rd_fail(st, RD_EDATA, "cannot read '%s': %s", l->name, strerror(errno));
+    } else if (l->in) {
+        const ssize_t k = rd_input_read(l->in, p, n);
+        if (k < 0) return rd_input_fails(st, RD_EDATA, "read", l->name, errno, NULL);
         *got = (size_t)k;
     } else {
         *got = n < l->mem_left ? n : l->mem_left;
@@ -180,7 +180,7 @@ static rd_code lines_fill(rd_lines *l, rd_status *st)
         l->begin = 0;
     }
     if (l->end == l->cap) {
-        const bool small = l->fd < 0 && !l->archive && l->mem_left < CHUNK_BYTES;
+        const bool small = !l->in && !l->archive && l->mem_left < CHUNK_BYTES;
         const size_t cap = l->cap ? l->cap * 2 : small ? l->mem_left / 4 + 16 : CHUNK_BYTES;
         char *p = realloc(l->buf, cap + SLACK_BYTES);
         if (!p) return lines_no_memory(l->name, st);
@@ -204,7 +204,6 @@ static rd_code lines_make(const char *name, rd_lines_opts o, rd_lines **out, rd_
         free(l);
         return lines_no_memory(name, st);
     }
-    l->fd = -1;
     l->o = o;
     l->line = o.lines_before;
     *out = l;
@@ -217,39 +216,53 @@ static rd_code cannot_open(const char *path, int err, rd_status *st)
         return rd_fail(st, RD_EDATA,
                        "'%s' names no folder yet; give the folder with --set data_location=FOLDER",
                        path);
-    return rd_fail(st, RD_EDATA, "cannot open '%s': %s; check the path", path, strerror(err));
+    return rd_input_fails(st, RD_EDATA, "open", path, err, "check the path");
 }
 
 /* Opens path: sets fd or archive. */
 static rd_code lines_open(rd_lines *l, const char *path, rd_status *st)
 {
-    int64_t size = -1;
     const char *kind = NULL;
     if (strcmp(path, "-") == 0) {
-        if ((l->fd = dup(STDIN_FILENO)) < 0)
-            return rd_fail(st, RD_EDATA, "cannot read standard input: %s", strerror(errno));
+        const int fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
+        if (fd < 0) return rd_input_fails(st, RD_EDATA, "read", l->name, errno, NULL);
+        if (!(l->in = rd_input_of(fd, l->name))) {
+            close(fd);
+            return lines_no_memory(l->name, st);
+        }
         return RD_OK;
     }
-    if (!is_file(path)) /* "archive!member": the shortest prefix that is a file */
+    const bool plain = is_file(path, st);
+    RD_TRY(st->code);
+    if (!plain) /* "archive!member": the shortest prefix that is a file */
         for (const char *bang = strchr(path, '!'); bang; bang = strchr(bang + 1, '!')) {
             char prefix[4096];
             const size_t n = (size_t)(bang - path);
             if (n == 0 || n >= sizeof prefix) continue;
             memcpy(prefix, path, n);
             prefix[n] = '\0';
-            if (is_file(prefix)) return open_archive(l, prefix, bang + 1, st);
+            const bool archive = is_file(prefix, st);
+            RD_TRY(st->code);
+            if (archive) return open_archive(l, prefix, bang + 1, st);
         }
     struct stat s = {0};
-    if (l->o.any_kind && stat(path, &s) == 0 && !S_ISREG(s.st_mode) && !S_ISDIR(s.st_mode))
-        l->fd = open(path, O_RDONLY | O_NOCTTY | O_CLOEXEC);
-    else
-        l->fd = rd_open_input_or_pipe(path, &size, &kind);
-    if (l->fd < 0 && kind) return rd_fail(st, RD_EDATA, "'%s' is %s, not a file", path, kind);
-    if (l->fd < 0) return cannot_open(path, errno, st);
+    if (l->o.any_kind && stat(path, &s) == 0 && !S_ISREG(s.st_mode) && !S_ISDIR(s.st_mode)) {
+        const int fd = open(path, O_RDONLY | O_NOCTTY | O_CLOEXEC);
+        if (fd < 0) return cannot_open(path, errno, st);
+        if (!(l->in = rd_input_of(fd, l->name))) {
+            close(fd);
+            return lines_no_memory(l->name, st);
+        }
+    } else {
+        l->in = rd_input_open_or_pipe(path, plain ? RD_LISTED : RD_MAYBE, &kind);
+    }
+    if (!l->in && kind) return rd_fail(st, RD_EDATA, "'%s' is %s, not a file", path, kind);
+    if (!l->in) return cannot_open(path, errno, st);
     RD_TRY(lines_fill(l, st)); /* enough to recognise the compression */
-    if (size >= 0 && rd_compressed((const unsigned char *)l->buf, l->end)) {
-        close(l->fd);
-        l->fd = -1;
+    if (S_ISREG(rd_input_stat(l->in)->st_mode) &&
+        rd_compressed((const unsigned char *)l->buf, l->end)) {
+        rd_input_close(l->in);
+        l->in = NULL;
         l->begin = l->end = 0;
         l->bytes = 0;
         l->eof = false;
@@ -283,9 +296,9 @@ done:
 void rd_lines_free(rd_lines *l)
 {
     if (!l) return;
-    if (l->fd >= 0) close(l->fd);
     if (l->archive) archive_read_free(l->archive);
     rd_gunzip_free(l->gunzip);
+    rd_input_close(l->in);
     free(l->name);
     free(l->buf);
     free(l->fix);

@@ -7,19 +7,17 @@
 #include "images_impl.h"
 #include "rd/file.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { MAX_OPEN = 64 };
 static const uint32_t no_shard = UINT32_MAX; /* slot.shard of an empty slot */
 
 typedef struct slot {
     uint32_t shard;
-    int fd;
-    int users; /* number of threads that read from it */
+    rd_input *in; /* owned; NULL: empty */
+    int users;    /* number of threads that read from it */
 } slot;
 
 struct rd_shard_files {
@@ -40,15 +38,14 @@ rd_code rd_shard_files_new(const char *const *paths, int64_t n, rd_shard_files *
     f->n = n;
     (void)pthread_mutex_init(&f->lock, NULL);
     (void)pthread_cond_init(&f->freed, NULL);
-    for (int i = 0; i < MAX_OPEN; i++) f->slot[i] = (slot){no_shard, -1, 0};
+    for (int i = 0; i < MAX_OPEN; i++) f->slot[i] = (slot){no_shard, NULL, 0};
     return RD_OK;
 }
 
 void rd_shard_files_free(rd_shard_files *f)
 {
     if (!f) return;
-    for (int i = 0; i < MAX_OPEN; i++)
-        if (f->slot[i].fd >= 0) close(f->slot[i].fd);
+    for (int i = 0; i < MAX_OPEN; i++) rd_input_close(f->slot[i].in);
     (void)pthread_cond_destroy(&f->freed);
     (void)pthread_mutex_destroy(&f->lock);
     free(f);
@@ -67,8 +64,8 @@ static slot *find_slot(rd_shard_files *f, uint32_t shard)
             slot *s = &f->slot[f->hand];
             f->hand = (f->hand + 1) % MAX_OPEN;
             if (s->users > 0) continue;
-            close(s->fd);
-            *s = (slot){no_shard, -1, 0};
+            rd_input_close(s->in);
+            *s = (slot){no_shard, NULL, 0};
             return s;
         }
         (void)pthread_cond_wait(&f->freed, &f->lock);
@@ -82,15 +79,15 @@ static rd_code acquire_slot(rd_shard_files *f, uint32_t shard, slot **out, rd_st
     slot *s = find_slot(f, shard);
     if (s->shard != shard) {
         const char *kind;
-        s->fd = rd_open_input(f->paths[shard], NULL, &kind);
-        if (s->fd >= 0)
+        s->in = rd_input_open(f->paths[shard], RD_LISTED, &kind);
+        if (s->in)
             s->shard = shard;
         else if (kind)
             rd_fail(st, RD_EDATA, "'%s' is %s, not a regular file; it was one when the run began",
                     f->paths[shard], kind);
         else
-            rd_fail(st, RD_EDATA, "cannot open '%s': %s; it existed when the run began",
-                    f->paths[shard], strerror(errno));
+            rd_input_fails(st, RD_EDATA, "open", f->paths[shard], errno,
+                           "it existed when the run began");
     }
     if (st->code == RD_OK) s->users++;
     (void)pthread_mutex_unlock(&f->lock);
@@ -110,18 +107,13 @@ rd_code rd_shard_files_read(rd_shard_files *f, uint32_t shard, int64_t at, size_
 {
     slot *s;
     RD_TRY(acquire_slot(f, shard, &s, st));
-    while (n > 0) {
-        const ssize_t k = pread(s->fd, out, n, (off_t)at);
-        if (k < 0 && errno == EINTR) continue;
-        if (k <= 0) {
-            rd_fail(st, RD_EDATA, "cannot read '%s' at byte %" PRId64 ": %s", f->paths[shard], at,
-                    k < 0 ? strerror(errno) : "it became shorter during the run");
-            break;
-        }
-        out += k;
-        at += k;
-        n -= (size_t)k;
-    }
+    const ssize_t k = rd_input_pread(s->in, out, n, at);
+    if (k < 0)
+        rd_input_fails(st, RD_EDATA, "read", f->paths[shard], errno, NULL);
+    else if ((size_t)k < n)
+        rd_fail(st, RD_EDATA,
+                "cannot read '%s' at byte %" PRId64 ": it became shorter during the run",
+                f->paths[shard], at + k);
     release_slot(f, s);
 done:
     return st->code;
@@ -131,37 +123,36 @@ rd_code rd_image_file(const char *root, const char *name, rd_scratch *s, size_t 
 {
     rd_strbuf path = {0};
     const char *kind;
-    int64_t size = 0;
-    int fd = -1;
+    rd_input *in = NULL;
     *n = 0;
     rd_strbuf_printf(&path, "%s/%s", root, name);
     if (path.failed) {
         rd_fail(st, RD_EENV, "out of memory");
         goto done;
     }
-    fd = rd_open_input(path.s, &size, &kind);
-    if (fd < 0) {
+    in = rd_input_open(path.s, RD_LISTED, &kind);
+    if (!in) {
         if (kind)
             rd_fail(st, RD_EDATA, "'%s' is %s, not a regular file", path.s, kind);
         else
-            rd_fail(st, RD_EDATA, "cannot read '%s': %s", path.s, strerror(errno));
+            rd_input_fails(st, RD_EDATA, "read", path.s, errno, NULL);
         goto done;
     }
-    if (size > RD_ENCODED_MAX) {
+    const struct stat *sb = rd_input_stat(in);
+    if (sb->st_size > RD_ENCODED_MAX) {
         rd_fail(st, RD_EDATA, "'%s' is larger than an image may be: %d bytes", path.s,
                 RD_ENCODED_MAX);
         goto done;
     }
-    RD_TRY(rd_scratch_reserve(&s->bytes, &s->n_bytes, (size_t)size, st));
-    while (*n < (size_t)size) {
-        const ssize_t k = read(fd, s->bytes + *n, (size_t)size - *n);
-        if (k < 0 && errno == EINTR) continue;
-        if (k < 0) rd_fail(st, RD_EDATA, "cannot read '%s': %s", path.s, strerror(errno));
-        if (k <= 0) break; /* the file became shorter: the decoder reports what is missing */
-        *n += (size_t)k;
-    }
+    RD_TRY(rd_scratch_reserve(&s->bytes, &s->n_bytes, (size_t)sb->st_size, st));
+    /* If the file became shorter, the decoder reports what is missing. */
+    const ssize_t k = rd_input_read(in, s->bytes, (size_t)sb->st_size);
+    if (k < 0)
+        rd_input_fails(st, RD_EDATA, "read", path.s, errno, NULL);
+    else
+        *n = (size_t)k;
 done:
-    if (fd >= 0) close(fd);
+    rd_input_close(in);
     rd_strbuf_release(&path);
     return st->code;
 }

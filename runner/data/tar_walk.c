@@ -12,12 +12,10 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum {
     TAR_BLOCK = 512,
@@ -40,8 +38,8 @@ struct rd_tar {
     char *name;
     struct archive *archive;
     rd_gunzip *gunzip; /* the archive reads from this; NULL: from read_at */
-    int fd;            /* -1: in memory */
-    bool own_fd, compressed;
+    rd_input *in;      /* NULL: in memory */
+    bool own_in, compressed;
     const uint8_t *mem;  /* borrowed */
     int64_t base, size;  /* offset of the archive in the file, and its size, in bytes */
     int64_t pos;         /* libarchive's position in the archive */
@@ -63,14 +61,11 @@ static int64_t read_at(const rd_tar *t, int64_t at, void *p, int64_t n)
     const int64_t left = t->size - at;
     if (left <= 0) return 0;
     if (n > left) n = left;
-    if (t->fd < 0) {
+    if (!t->in) {
         memcpy(p, t->mem + at, (size_t)n);
         return n;
     }
-    ssize_t k;
-    do k = pread(t->fd, p, (size_t)n, (off_t)(t->base + at));
-    while (k < 0 && errno == EINTR);
-    return k;
+    return rd_input_pread(t->in, p, (size_t)n, t->base + at);
 }
 
 static la_ssize_t on_read(struct archive *a, void *self, const void **p)
@@ -96,9 +91,19 @@ static la_int64_t on_skip(struct archive *a, void *self, la_int64_t n)
     return k;
 }
 
+void rd_archive_fault(struct archive *a, const rd_input *in, const char *name, rd_status *st)
+{
+    const int err = rd_input_error(in); /* libarchive's own number may be another one */
+    if (err != 0)
+        rd_input_fails(st, RD_EDATA, "read", name, err, NULL);
+    else if (archive_errno(a) == ENOMEM)
+        rd_fail(st, RD_EENV, "out of memory while reading '%s'", name);
+}
+
 static rd_code fails(const rd_tar *t, rd_status *st)
 {
     if (rd_gunzip_failed(t->gunzip, st)) return st->code;
+    rd_archive_fault(t->archive, t->in, t->name, st);
     const char *why = archive_error_string(t->archive);
     return rd_fail(
         st, RD_EDATA,
@@ -110,14 +115,14 @@ static rd_code tar_walk_start(rd_tar *t, rd_status *st)
 {
     unsigned char head[16];
     const int64_t k = read_at(t, 0, head, sizeof head);
-    if (k < 0) return rd_fail(st, RD_EDATA, "cannot read '%s': %s", t->name, strerror(errno));
+    if (k < 0) return rd_input_fails(st, RD_EDATA, "read", t->name, errno, NULL);
     if (k == 0) return rd_fail(st, RD_EDATA, "'%s' is empty, not a tar archive", t->name);
     t->compressed = rd_compressed(head, (size_t)k);
     t->archive = archive_read_new();
     if (!t->archive) return rd_fail(st, RD_EENV, "out of memory while reading '%s'", t->name);
     (void)archive_read_support_format_tar(t->archive);
     if (t->compressed) {
-        RD_TRY(rd_gunzip_new(t->name, &(rd_gzip_input){t->fd, t->base, t->size, t->mem}, RD_EDATA,
+        RD_TRY(rd_gunzip_new(t->name, &(rd_gzip_input){t->in, t->base, t->size, t->mem}, RD_EDATA,
                              &t->gunzip, st));
         if (rd_gunzip_open(t->gunzip, t->archive) != ARCHIVE_OK) return fails(t, st);
         return RD_OK;
@@ -136,7 +141,6 @@ static rd_code tar_walk_make(const char *name, rd_tar **out, rd_status *st)
     *out = t;
     if (!t || !(t->name = strdup(name)))
         return rd_fail(st, RD_EENV, "out of memory while reading '%s'", name);
-    t->fd = -1;
     return RD_OK;
 }
 
@@ -145,12 +149,10 @@ rd_code rd_tar_new(const char *path, rd_tar **out, rd_status *st)
     const char *kind;
     RD_TRY(tar_walk_make(path, out, st));
     rd_tar *t = *out;
-    t->own_fd = true;
-    t->fd = rd_open_input(path, &t->size, &kind);
-    if (t->fd < 0 && kind)
-        return rd_fail(st, RD_EDATA, "'%s' is %s, not a regular file", path, kind);
-    if (t->fd < 0)
-        return rd_fail(st, RD_EDATA, "cannot open '%s': %s; check the path", path, strerror(errno));
+    t->own_in = true;
+    t->in = rd_input_open(path, RD_MAYBE, &kind);
+    if (!t->in) return rd_input_not_open(st, RD_EDATA, path, kind, errno, "check the path");
+    t->size = rd_input_stat(t->in)->st_size;
     RD_TRY(tar_walk_start(t, st));
 done:
     return st->code;
@@ -163,7 +165,7 @@ rd_code rd_tar_new_inner(rd_tar *outer, const rd_tar_member *m, rd_tar **out, rd
     rd_strbuf_printf(&name, "%s!%s", outer->name, m->name);
     RD_TRY(tar_walk_make(rd_strbuf_str(&name), out, st));
     rd_tar *t = *out;
-    t->fd = outer->fd;
+    t->in = outer->in;
     t->mem = outer->mem ? outer->mem + m->at : NULL;
     t->base = outer->base + (outer->mem ? 0 : m->at - outer->base);
     t->size = m->bytes;
@@ -188,7 +190,7 @@ void rd_tar_free(rd_tar *t)
     if (!t) return;
     (void)archive_read_free(t->archive);
     rd_gunzip_free(t->gunzip);
-    if (t->own_fd && t->fd >= 0) close(t->fd);
+    if (t->own_in) rd_input_close(t->in);
     for (int64_t i = 0; i < t->n_links; i++) {
         free(t->link[i].name);
         if (!t->link[i].shared) free(t->link[i].copy);
@@ -215,7 +217,9 @@ static rd_code check_end(rd_tar *t, rd_status *st)
         /* libarchive consumes both blocks, if they are there. */
         whole = archive_filter_bytes(t->archive, 0) >= t->end + END_BLOCKS * TAR_BLOCK;
     } else {
-        whole = read_at(t, t->end, zero, sizeof zero) == (int64_t)sizeof zero;
+        const int64_t k = read_at(t, t->end, zero, sizeof zero);
+        if (k < 0) return rd_input_fails(st, RD_EDATA, "read", t->name, errno, NULL);
+        whole = k == (int64_t)sizeof zero;
         for (size_t i = 0; i < sizeof zero && whole; i++) whole = zero[i] == 0;
     }
     if (whole) return t->gunzip ? rd_gunzip_end(t->gunzip, st) : RD_OK;
@@ -321,7 +325,7 @@ static tar_link *find_link(const rd_tar *t, const char *name)
 static rd_code open_again(const rd_tar *t, rd_tar **out, rd_status *st)
 {
     RD_TRY(tar_walk_make(t->name, out, st));
-    (*out)->fd = t->fd;
+    (*out)->in = t->in;
     (*out)->mem = t->mem;
     (*out)->base = t->base;
     (*out)->size = t->size;
@@ -457,7 +461,9 @@ static rd_code read_link(rd_tar *t, const rd_tar_member *m, char *p, rd_status *
     }
     for (int64_t got = 0; got < m->bytes;) {
         const int64_t k = read_at(t, m->at - t->base + got, p + got, m->bytes - got);
-        if (k <= 0) return rd_fail(st, RD_EDATA, "'%s': cannot read '%s'", t->name, m->name);
+        if (k < 0) return rd_input_fails(st, RD_EDATA, "read", t->name, errno, NULL);
+        if (k == 0)
+            return rd_fail(st, RD_EDATA, "'%s': the member '%s' ends early", t->name, m->name);
         got += k;
     }
     return RD_OK;

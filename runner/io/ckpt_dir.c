@@ -2,9 +2,9 @@
  * and which are removed. */
 #include "ckpt_impl.h"
 #include "rd/file.h"
+#include "rd/input.h"
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -51,14 +51,13 @@ static int compare_steps(const void *a, const void *b)
 rd_code rd_ckpt_list_new(const char *dir, const char *prefix, rd_ckpt_list *out, rd_status *st)
 {
     *out = (rd_ckpt_list){0};
-    DIR *d = opendir(dir);
-    if (!d)
-        return errno == ENOENT
-                   ? st->code
-                   : rd_fail(st, RD_EENV, "cannot list log folder '%s': %s", dir, strerror(errno));
+    rd_folder f;
+    if (rd_folder_list(dir, RD_MAYBE, &f) != 0)
+        return errno == ENOENT ? st->code
+                               : rd_input_fails(st, RD_EENV, "list log folder", dir, errno, NULL);
     int cap = 0;
-    for (const struct dirent *e; (e = readdir(d));) {
-        const int64_t step = rd_ckpt_step_of(e->d_name, prefix);
+    for (int64_t i = 0; i < f.n; i++) {
+        const int64_t step = rd_ckpt_step_of(f.entry[i].name, prefix);
         if (step < 0) continue;
         if (out->n == cap) {
             cap = cap ? 2 * cap : 16;
@@ -71,7 +70,7 @@ rd_code rd_ckpt_list_new(const char *dir, const char *prefix, rd_ckpt_list *out,
         }
         out->step[out->n++] = step;
     }
-    (void)closedir(d);
+    rd_folder_release(&f);
     if (out->n > 0) qsort(out->step, (size_t)out->n, sizeof *out->step, compare_steps);
     return st->code;
 }
@@ -89,10 +88,10 @@ int64_t rd_ckpt_pointer_read(const char *dir, const char *prefix, bool *odd, con
     *kind = NULL;
     if (!rd_ckpt_has_pointer(prefix)) return -1;
     snprintf(path, sizeof path, "%s/checkpoint", dir);
-    const int fd = rd_open_input(path, NULL, kind);
-    if (fd < 0) return -1;
-    const ssize_t n = read(fd, line, sizeof line - 1);
-    (void)close(fd);
+    rd_input *in = rd_input_open(path, RD_MAYBE, kind);
+    if (!in) return -1;
+    const ssize_t n = rd_input_read(in, line, sizeof line - 1);
+    rd_input_close(in);
     line[n > 0 ? n : 0] = '\0';
     line[strcspn(line, "\r\n")] = '\0';
     const int64_t step = rd_ckpt_step_of(line, prefix);

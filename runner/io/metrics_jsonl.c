@@ -6,6 +6,7 @@
  * one atomically. */
 #include "rd/file.h"
 #include "rd/gunzip.h"
+#include "rd/input.h"
 #include "rd/records.h"
 #include "rd/strbuf.h"
 #include <errno.h>
@@ -53,7 +54,9 @@ static rd_code metrics_cut_back(const char *path, int64_t start_step, rd_status 
     char *old = NULL;
     size_t n = 0;
     rd_strbuf kept = {0};
-    if (access(path, F_OK) != 0 && errno == ENOENT) return st->code;
+    bool there;
+    RD_TRY(rd_path_there(path, &there, st));
+    if (!there) return st->code;
     RD_TRY(rd_file_read(path, RD_EENV, &old, &n, st));
     for (size_t at = 0; at < n;) {
         const char *end = memchr(old + at, '\n', n - at);

@@ -6,13 +6,14 @@
  * member's end. */
 #include "npz_impl.h"
 #include "rd/file.h"
+#include "rd/input.h"
 #include <archive_entry.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 enum { max_ratio = 20, data_align = 64 };
 
@@ -242,40 +243,47 @@ rd_code rd_npz_new_mem(const void *p, size_t n, rd_npz **out, rd_status *st)
     return st->code;
 }
 
+/* Fails for an archive of which reading ended with `why`: with a fault of the machine if there was
+ * one. No older checkpoint is tried then. libarchive only reports damage. */
+static rd_code npz_failed(const char *path, const rd_input *in, struct archive *zip,
+                          const rd_status *why, rd_status *st)
+{
+    if (rd_input_error(in))
+        return rd_input_fails(st, RD_ECKPT, "read", path, rd_input_error(in), NULL);
+    if (why->code == RD_ECKPT && zip && archive_errno(zip) == ENOMEM)
+        return rd_fail(st, RD_EENV, "out of memory while reading '%s'", path);
+    if (st->code == RD_OK) {
+        *st = *why;
+        rd_status_prefix(st, "'%s'", path);
+    }
+    return st->code;
+}
+
 rd_code rd_npz_new(const char *path, rd_npz **out, rd_status *st)
 {
     rd_npz *z = NULL;
     struct archive *zip = NULL;
-    int64_t size = 0;
+    rd_status own = {0};
     const char *kind;
     *out = NULL;
-    const int fd = rd_open_input(path, &size, &kind);
-    if (fd < 0 && kind) {
-        rd_fail(st, RD_ECKPT, "'%s' is %s, not a regular file", path, kind);
-        goto done;
-    }
-    if (fd < 0) {
-        /* A file that exists and cannot be opened is a fault of the machine. No older checkpoint is
-         * tried then. */
-        const int err = errno;
-        rd_fail(st, err == ENOENT || err == ENOTDIR || err == ELOOP ? RD_ECKPT : RD_EENV,
-                "cannot open '%s': %s", path, strerror(err));
-        goto done;
-    }
+    /* A file that exists and cannot be opened is a fault of the machine. No older checkpoint is
+     * tried then. */
+    rd_input *in = rd_input_open(path, RD_MAYBE, &kind);
+    if (!in) return rd_input_not_open(st, RD_ECKPT, path, kind, errno, NULL);
+    const struct stat *sb = rd_input_stat(in);
     z = calloc(1, sizeof *z);
     zip = npz_reader_new();
     if (!z || !zip)
-        rd_fail(st, RD_EENV, "out of memory while reading an archive");
-    else if (archive_read_open_fd(zip, fd, 1 << 20) != ARCHIVE_OK)
-        npz_not_a_zip(zip, st);
-    else if (npz_read_members(z, zip, (size_t)size, st) == RD_OK) {
+        rd_fail(&own, RD_EENV, "out of memory while reading an archive");
+    else if (rd_input_archive(in, zip) != ARCHIVE_OK)
+        npz_not_a_zip(zip, &own);
+    else if (npz_read_members(z, zip, (size_t)sb->st_size, &own) == RD_OK) {
         *out = z;
         z = NULL;
     }
-    rd_status_prefix(st, "'%s'", path);
-done:
+    if (own.code != RD_OK) npz_failed(path, in, zip, &own, st);
     (void)archive_read_free(zip);
     rd_npz_free(z);
-    if (fd >= 0) (void)close(fd);
+    rd_input_close(in);
     return st->code;
 }

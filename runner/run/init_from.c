@@ -9,8 +9,10 @@
 #include "replicas.h"
 #include "resume.h"
 #include "rd/checkpoint.h"
+#include "rd/input.h"
 #include "rd/npz.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,20 +38,25 @@ static rd_code load_parent(rd_run *r, rd_ckpt *c, rd_status *st)
     const size_t n = colon ? (size_t)(colon - name) : strlen(name);
     char path[4096], warning[RD_MSG_BYTES] = "";
     struct stat at;
+    bool there;
     if (strlen(name) > 4000)
         return rd_fail(st, RD_EUSAGE, "'init_from' is %zu bytes long; 4000 are allowed",
                        strlen(name));
-    if (stat(name, &at) == 0) {
+    if (rd_path_stat(name, &at, RD_MAYBE) == 0) {
         if (!S_ISDIR(at.st_mode)) return rd_ckpt_load(name, c, st);
         (void)rd_ckpt_load_newest(name, "model", c, warning, st);
+    } else if (rd_fault_code(errno, RD_OK) != RD_OK) {
+        rd_input_fails(st, RD_ECKPT, "open", name, errno, NULL);
     } else if (colon && strcmp(colon, ":best") == 0) {
         (void)snprintf(path, sizeof path, "%.*s", (int)n, name);
         (void)rd_ckpt_load_newest(path, "best", c, warning, st);
     } else if (colon && colon[1] && strspn(colon + 1, "0123456789") == strlen(colon + 1)) {
         (void)snprintf(path, sizeof path, "%.*s/model-%s.npz", (int)n, name, colon + 1);
-        if (stat(path, &at) == 0) return rd_ckpt_load(path, c, st);
+        if (rd_path_there(path, &there, st) != RD_OK) return st->code;
+        if (there) return rd_ckpt_load(path, c, st);
         (void)snprintf(path, sizeof path, "%.*s/best-%s.npz", (int)n, name, colon + 1);
-        if (stat(path, &at) == 0) return rd_ckpt_load(path, c, st);
+        if (rd_path_there(path, &there, st) != RD_OK) return st->code;
+        if (there) return rd_ckpt_load(path, c, st);
     }
     if (warning[0]) rd_warn(r->log, "%s", warning);
     if (st->code == RD_OK && !c->npz)

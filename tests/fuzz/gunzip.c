@@ -39,7 +39,7 @@ static void check_members(const uint8_t *p, size_t size, const uint8_t *got, siz
 
 static void read_all(const uint8_t *p, size_t size, bool made)
 {
-    const rd_gzip_input from = {.fd = -1, .size = (int64_t)size, .mem = p};
+    const rd_gzip_input from = {.size = (int64_t)size, .mem = p};
     rd_status st = {0};
     rd_gunzip *g = NULL;
     const void *block;

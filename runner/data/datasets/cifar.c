@@ -116,8 +116,11 @@ static rd_code cifar_read_file(cifar_files *x, const char *name, const role *r, 
     uint8_t *p = NULL;
     size_t got;
     const int k = snprintf(path, sizeof path, "%s/%s", x->from, name);
-    if (k >= (int)sizeof path || stat(path, &sb) != 0)
-        return RD_OK; /* the caller tries other names */
+    if (k >= (int)sizeof path) return RD_OK;
+    if (rd_path_stat(path, &sb, RD_MAYBE) != 0) /* the caller tries other names */
+        return rd_fault_code(errno, RD_OK) == RD_OK
+                   ? RD_OK
+                   : rd_input_fails(st, RD_EDATA, "open", path, errno, NULL);
     RD_TRY(rd_stream_new(path, &s, st));
     RD_TRY(cifar_add_file(x, r, name, (size_t)sb.st_size, &p, st));
     RD_TRY(rd_stream_read(s, p, (size_t)sb.st_size, &got, st));
@@ -163,8 +166,8 @@ static rd_code find_source(const rd_images *m, char out[RD_PATH_BYTES], bool *ar
     char base[RD_PATH_BYTES], probe[RD_PATH_BYTES + 64];
     struct stat sb;
     RD_TRY(rd_images_path(m, given ? given : "", base, st));
-    if (stat(base, &sb) != 0)
-        return rd_fail(st, RD_EDATA, "cannot open '%s': %s; check data_dir", base, strerror(errno));
+    if (rd_path_stat(base, &sb, RD_MAYBE) != 0)
+        return rd_input_fails(st, RD_EDATA, "open", base, errno, "check data_dir");
     *archive = !S_ISDIR(sb.st_mode);
     if (*archive) {
         memcpy(out, base, sizeof base);
@@ -180,7 +183,9 @@ static rd_code find_source(const rd_images *m, char out[RD_PATH_BYTES], bool *ar
             *archive = k >= 2;
             snprintf(probe, sizeof probe, *archive ? "%s" : "%s/%s", out,
                      first[set][rd_images_train_like(m)]);
-            if (access(probe, F_OK) == 0) return RD_OK;
+            bool there;
+            RD_TRY(rd_path_there(probe, &there, st));
+            if (there) return RD_OK;
         }
     }
     return rd_fail(st, RD_EDATA,

@@ -4,10 +4,10 @@
  * numbers, then the data, last index fastest. Files may be compressed; the content decides. They
  * are searched in data_dir, then where torchvision and Keras leave them below it. */
 #include "../images_impl.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { TYPE_U8 = 0x08, MAX_DIM = 4, DEFAULT_CLASSES = 10 };
 
@@ -140,7 +140,7 @@ static rd_code usual_name(const rd_images *m, const char *below, const char *wha
         snprintf(name, sizeof name, "%s%s-%s%cidx%d-ubyte%s", below, set, what, k & 1 ? '.' : '-',
                  n_dim, k & 2 ? "" : ".gz");
         RD_TRY(rd_images_path(m, name, out, st));
-        *found = access(out, F_OK) == 0;
+        RD_TRY(rd_path_there(out, found, st));
     }
 done:
     return st->code;
@@ -152,21 +152,25 @@ static rd_code no_usual_name(const rd_images *m, const char *what, int n_dim, rd
     char npz[RD_PATH_BYTES];
     struct stat sb;
     const char *dir = m->c.data_dir, *set = rd_images_train_like(m) ? "train" : "t10k";
-    if (stat(dir, &sb) != 0)
-        return rd_fail(st, RD_EDATA, "there is no folder '%s'; check data_dir", dir);
+    if (rd_path_stat(dir, &sb, RD_MAYBE) != 0)
+        return errno == ENOENT
+                   ? rd_fail(st, RD_EDATA, "there is no folder '%s'; check data_dir", dir)
+                   : rd_input_fails(st, RD_EDATA, "open", dir, errno, "check data_dir");
     if (!S_ISDIR(sb.st_mode))
         return rd_fail(st, RD_EDATA,
                        "'%s' is a file, but dataset idx reads a folder; an .npz file needs --set "
                        "dataset=npz_images",
                        dir);
+    bool has_npz;
     RD_TRY(rd_images_path(m, "mnist.npz", npz, st));
+    RD_TRY(rd_path_there(npz, &has_npz, st));
     return rd_fail(
         st, RD_EDATA,
         "'%s' has no %s-%s-idx%d-ubyte(.gz), nor %s-%s.idx%d-ubyte(.gz); check data_dir, or name "
         "the file with %s%s",
         dir, set, what, n_dim, set, what, n_dim,
         rd_images_train_like(m) ? "train_data" : "eval_data",
-        access(npz, F_OK) == 0 ? "; for its mnist.npz --set dataset=npz_images" : "");
+        has_npz ? "; for its mnist.npz --set dataset=npz_images" : "");
 done:
     return st->code;
 }

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { SIDE = 224, MAX_DEPTH = 32 };
 
@@ -55,43 +54,37 @@ static rd_code names_add(names *x, const char *name, rd_status *st)
 static rd_code list(const char *root, const char *sub, names *folders, names *files, rd_status *st)
 {
     char path[RD_PATH_BYTES], inner[RD_PATH_BYTES + 300];
-    DIR *d = NULL;
+    rd_folder f = {0};
     if (snprintf(path, sizeof path, sub[0] ? "%s/%s" : "%s%s", root, sub) >= (int)sizeof path)
         return rd_fail(st, RD_EDATA, "the path is too long: '%.200s/%.200s'", root, sub);
-    d = opendir(path);
-    if (!d)
-        return rd_fail(st, RD_EDATA, "cannot read the folder '%s': %s; check data_dir", path,
-                       strerror(errno));
-    for (;;) {
+    if (rd_folder_list(path, sub[0] ? RD_LISTED : RD_MAYBE, &f) != 0)
+        return rd_input_fails(st, RD_EDATA, "read the folder", path, errno, "check data_dir");
+    for (int64_t i = 0; i < f.n; i++) {
         struct stat sb;
-        errno = 0;
-        const struct dirent *e = readdir(d);
-        if (!e && errno != 0)
-            rd_fail(st, RD_EDATA, "cannot read the folder '%s': %s", path, strerror(errno));
-        if (!e) break;
-        if (e->d_name[0] == '.') continue;
-        bool folder = e->d_type == DT_DIR, file = e->d_type == DT_REG;
+        const rd_folder_entry *e = &f.entry[i];
+        if (e->name[0] == '.') continue;
+        bool folder = e->type == DT_DIR, file = e->type == DT_REG;
         if (!folder && !file) { /* a link, or a file system without d_type */
-            snprintf(inner, sizeof inner, "%s/%s", path, e->d_name);
-            if (stat(inner, &sb) != 0) {
-                rd_fail(st, RD_EDATA, "cannot open '%s': %s", inner, strerror(errno));
+            snprintf(inner, sizeof inner, "%s/%s", path, e->name);
+            if (rd_path_stat(inner, &sb, e->type == DT_LNK ? RD_MAYBE : RD_LISTED) != 0) {
+                rd_input_fails(st, RD_EDATA, "open", inner, errno, NULL);
                 break;
             }
             folder = S_ISDIR(sb.st_mode);
             file = S_ISREG(sb.st_mode);
-            if (!folder && !file && rd_image_named(e->d_name)) {
+            if (!folder && !file && rd_image_named(e->name)) {
                 rd_fail(st, RD_EDATA, "'%s' is %s, not a regular file", inner,
                         rd_file_kind(sb.st_mode));
                 break;
             }
         }
-        if (folder) RD_TRY(names_add(folders, e->d_name, st));
-        if (file) RD_TRY(names_add(files, e->d_name, st));
+        if (folder) RD_TRY(names_add(folders, e->name, st));
+        if (file) RD_TRY(names_add(files, e->name, st));
     }
     if (folders->n > 1) qsort(folders->at, (size_t)folders->n, sizeof *folders->at, by_bytes);
     if (files->n > 1) qsort(files->at, (size_t)files->n, sizeof *files->at, by_bytes);
 done:
-    closedir(d);
+    rd_folder_release(&f);
     return st->code;
 }
 
@@ -136,7 +129,9 @@ static rd_code find_classes(const rd_images *m, const char *root, names *out, rd
     const char *given = m->c.data[RD_SPLIT_TRAIN];
     if (!rd_images_train_like(m)) {
         RD_TRY(rd_images_path(m, given && given[0] ? given : "train", train, st));
-        if (access(train, F_OK) == 0) root = train;
+        bool there;
+        RD_TRY(rd_path_there(train, &there, st));
+        if (there) root = train;
     }
     RD_TRY(list(root, "", out, &files, st));
     if (out->n == 0)
@@ -154,12 +149,13 @@ static rd_code find_root(const rd_images *m, char out[RD_PATH_BYTES], rd_status 
 {
     static const char *const usual[2][2] = {{"train", "training"}, {"val", "validation"}};
     const char *given = rd_images_given(m);
+    bool there = false;
     if (given) return rd_images_path(m, given, out, st);
-    for (int k = 1; k >= 0; k--) {
+    for (int k = 1; k >= 0 && !there; k--) {
         RD_TRY(rd_images_path(m, usual[!rd_images_train_like(m)][k], out, st));
-        if (access(out, F_OK) == 0) break;
+        RD_TRY(rd_path_there(out, &there, st));
     }
-    if (access(out, F_OK) != 0)
+    if (!there)
         rd_fail(st, RD_EDATA, "there is no folder '%s'; check data_dir, or name the folder with %s",
                 out, rd_images_train_like(m) ? "train_data" : "eval_data");
 done:

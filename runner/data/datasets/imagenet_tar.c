@@ -398,7 +398,9 @@ static rd_code imagenet_tar_read_labels(rd_images *m, labels *x, rd_status *st)
         RD_TRY(st->code);
     }
     RD_TRY(rd_images_path(m, given && given[0] ? given : "ILSVRC2012_img_train.tar", train, st));
-    if (access(train, R_OK) == 0) {
+    bool there;
+    RD_TRY(rd_path_there(train, &there, st));
+    if (there) {
         RD_TRY(read_ids(train, &x->classes, st));
     } else { /* all classes occur among the labels */
         x->collect = true;
