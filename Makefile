@@ -75,6 +75,8 @@ FUZZ  := $(patsubst %.c,$(BUILD)/%,$(filter-out tests/fuzz/replay.c,$(wildcard t
 MAINS := $(shell grep -l '^int main' tests/support/*.c tests/bench/*.c 2>/dev/null)
 TOOLS := $(patsubst %.c,$(BUILD)/%,$(MAINS))
 SHARED := $(patsubst %.c,$(BUILD)/%.c.o,$(filter-out $(MAINS),$(wildcard tests/support/*.c)))
+# A library that makes calls for files fail (LD_PRELOAD).
+FAULTS := $(BUILD)/tests/support/io_faults.so
 SHELLS := $(wildcard tests/unit/*.sh tests/scripts/*.sh tests/golden/*.sh tests/mpi/*.sh tests/fault/*.sh $(if $(CUDA),tests/gpu/*.sh))
 
 ifneq ($(CUDA),)
@@ -166,6 +168,9 @@ $(FUZZ): $(BUILD)/%: $(BUILD)/%.c.o $(if $(FUZZ_MAIN),,$(BUILD)/tests/fuzz/repla
 	$(LINK) $(FUZZ_MAIN) -o $@
 $(TOOLS): $(BUILD)/%: $(BUILD)/%.c.o $(SHARED) $(EXTRA) $(LIB)
 	$(LINK) -o $@
+$(FAULTS): tests/support/preload/io_faults.c tests/support/io_faults.h
+	@mkdir -p $(@D)
+	$(call say,CC,$<)$(CC) -std=c11 -g -O2 -D_GNU_SOURCE -Wall -Wextra -Werror -Itests/support -shared -fPIC $< -Wl,--as-needed -ldl -o $@
 $(UNIT:%=%.c.o) $(MPI:%=%.c.o) $(TOOLS:%=%.c.o) $(SHARED): private CPPFLAGS += -Itests/support
 
 demo: ## installs missing packages, builds, trains spelling to sound with 2 ranks for some minutes, then you can try it
@@ -189,7 +194,7 @@ TESTS_gpu  := $(filter tests/gpu/%,$(SHELLS))
 TESTS_all  := $(TESTS_unit) $(TESTS_cli) $(TESTS_mpi) $(TESTS_gpu)
 TESTS_ranks := $(filter-out $(LONG),$(TESTS_all))
 TESTS_whole := $(TESTS_all) $(filter-out $(patsubst %,tests/mpi/%.sh,cluster cluster_train slurm),$(HOSTS))
-PROGRAMS := $(PROG) $(UNIT) $(MPI) $(FUZZ) $(TOOLS)
+PROGRAMS := $(PROG) $(UNIT) $(MPI) $(FUZZ) $(TOOLS) $(FAULTS)
 ifneq ($(and $(T),$(filter test,$(MAKECMDGOALS))),)
   pick = $(shell BUILD=$(BUILD) PROG=$(PROG) PROGRAMS='$(filter-out $(PROG),$(PROGRAMS))' tests/pick $(1) || echo FAILED)
   PICKED := $(call pick,tests '$(T)' $(TESTS_unit) $(TESTS_mpi) $(HOSTS) $(TESTS_gpu) $(patsubst %/cmd,%,$(wildcard tests/cli/*/cmd)))

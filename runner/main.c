@@ -8,6 +8,7 @@
 #include "rd/doctor.h"
 #include "rd/environment.h"
 #include "rd/file.h"
+#include "rd/input.h"
 #include "rd/modes.h"
 #include "rd/printable.h"
 #include "rd/records.h"
@@ -160,6 +161,7 @@ static rd_code with_ranks(rd_comm *comm, rd_guard **guard, const rd_cli *cli, in
     bool agreed = true, reported = false;
     if (rd_log_new(w->rank, w->host, results ? stderr : stdout, &log, st) != RD_OK) agreed = false;
     RD_TRY(st->code);
+    rd_retries_log(log);
     if (cli->mode_bit == RD_MODE_DOCTOR) {
         RD_TRY(doctor(comm, log, *guard, cli, st));
         goto done;
@@ -176,6 +178,7 @@ done:
     if (!reported) rd_run_report_failure(comm, log, cli, agreed, st);
     if (!agreed && st->code != RD_OK && w->size > 1) rd_comm_abort(comm, (int)st->code);
     rd_config_free(config);
+    rd_retries_log(NULL);
     rd_log_free(log);
     return st->code;
 }

@@ -30,9 +30,9 @@ static const char *const modes_notes[] = {
 static row exit_codes[] = {
     {"0", "done"},
     {"2", "command line or config is wrong, or the log folder is in use"},
-    {"3", "the machine: memory, disk, permissions, libraries"},
+    {"3", "the machine: memory, disk, file server, permissions, limits, libraries"},
     {"4", "ranks disagree: another config, program, library or data on one of them"},
-    {"5", "data: a vocabulary or text cannot be read or is malformed"},
+    {"5", "data: a vocabulary, text or image file is missing, damaged or malformed"},
     {"6", "a checkpoint cannot be read, or does not fit the config"},
     {"7",
      "not finite: training, evaluation or output is not usable; or ranks hold different weights"},

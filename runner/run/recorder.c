@@ -206,6 +206,7 @@ static void write_metrics(recorder *c, const step_record *s)
                               json_integer((json_int_t)s->epoch_samples_hash));
     add_int(o, "targets", s->targets);
     add_int(o, "skipped", (double)s->skipped);
+    add_int(o, "read_retries", s->read_retries);
     add_int(o, "step_memory_bytes", s->step_bytes);
     add_real(o, "time", rd_wall_s());
     (void)rd_metrics_write(c->metrics, o, &own);

@@ -88,6 +88,7 @@ typedef struct run_config {
     bool drop_last_batch;
     run_sampling sampling;
     int64_t max_eval_samples;
+    int64_t read_retries;
     const char *metric;
     bool multi_reference;
 

@@ -1,5 +1,6 @@
 /* run_options.c -- the keys of the trainer itself. */
 #include "run.h"
+#include "rd/input.h"
 
 /* The words of the choices; the enums are in run.h and in the headers that it includes. */
 static const char *const dtypes[] = {
@@ -129,6 +130,10 @@ static const rd_option run_rows[] = {
                 "do, and curves depend on the number of ranks"),
     RD_OPT_INT(run_config, max_eval_samples, max_eval_samples, "0", 0, 1e12,
                "evaluate only this number of samples, the first ones; 0: all"),
+    RD_OPT_INT(run_config, read_retries, read_retries, "9", 0, RD_MOST_RETRIES,
+               "how often a read is tried again after a fault of a disk or file server (EIO, "
+               "ESTALE, a timeout). The waits are 0.1 s, 0.2 s, 0.4 s, ... at most 30 s; 9: 51 s "
+               "in all. If the fault stays, the last step is saved and the run ends with code 3"),
     RD_OPT_NAME(run_config, metric, metric, "\"bleu\"", metrics,
                 "score of decoded sentences in evaluation"),
     RD_OPT_BOOL(

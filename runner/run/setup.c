@@ -4,6 +4,7 @@
 #include "setup.h"
 #include "device.h"
 #include "exchange.h"
+#include "rd/input.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -158,6 +159,7 @@ rd_code setup_config(rd_run *r, rd_status *st)
     RD_TRY(force_keys(r, st));
     RD_TRY(rd_config_read(r->keys, &rd_group_run, r->mode, &r->config, st));
     if (!r->config.has_eval_batch_size) r->config.eval_batch_size = r->config.batch_size;
+    rd_retries_allow((int)r->config.read_retries);
     r->seed = (uint64_t)r->config.seed;
     RD_TRY(find_model(r, st));
     if (r->mode != RD_MODE_INFER) {

@@ -12,6 +12,9 @@
  * without samples and accumulation need no special case. The samples of a step follow from the
  * epoch's order and the position alone.
  *
+ * A rank that cannot read its samples takes part in the sums without them. All ranks then leave the
+ * step together, with the weights of the step before.
+ *
  * A GPU runs asynchronously: backward only queues its work, and the host fetches the next batch
  * meanwhile. Marks on the GPU's own clock tell later how long backward took. */
 #include "stepper.h"
@@ -19,6 +22,7 @@
 #include "exchange.h"
 #include "fault.h"
 #include "rd/hash.h"
+#include "rd/input.h"
 #include "rd/vec.h"
 
 #include <inttypes.h>
@@ -410,11 +414,11 @@ static rd_code one_batch(stepper *s, bool first, bool ends, bool last, step_sums
     rd_run *r = s->run;
     for (int64_t j = 0; j < s->n_own; j++) {
         rd_batch b = {0};
-        RD_TRY(run_phase(r, RD_PHASE_INPUT, r->progress.step + 1, st));
+        if (run_phase(r, RD_PHASE_INPUT, r->progress.step + 1, &s->lost) != RD_OK) return RD_OK;
         if (s->make)
             RD_TRY(s->make(s, &b, st));
-        else
-            RD_TRY(next_batch(s, j, last, &b, st));
+        else if (next_batch(s, j, last, &b, &s->lost) != RD_OK)
+            return RD_OK; /* stepper_step reports it */
         RD_TRY(run_phase(r, RD_PHASE_COMPUTE, r->progress.step + 1, st));
         if (ends && j + 1 == s->n_own)
             exchange_last(r->exchange, s->n_own > 1 ? add_last_micro_batch : NULL, s);
@@ -462,18 +466,33 @@ done:
     return st->code;
 }
 
+/* Collective, after a step in which a rank could not read its samples: goes back to the last whole
+ * step, and fails on all ranks alike. */
+static rd_code leave_step(stepper *s, const run_progress *before, rd_status *st)
+{
+    rd_run *r = s->run;
+    r->progress = *before;
+    *st = s->lost;
+    (void)run_agree(r, st);
+    s->whole = st->code != RD_OK && r->agreed;
+    return st->code;
+}
+
 rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
                      rd_optim_stats *stats, rd_status *st)
 {
     enum { N_SUMS = sizeof(step_sums) / sizeof(double) };
     rd_run *r = s->run;
+    const run_progress before = r->progress;
     *out = *in;
+    s->lost = (rd_status){.rank = -1};
+    s->whole = false;
     s->input_s = s->late_s;
     s->comm_s = s->backward_s = s->ahead_s = s->late_s = 0.0;
     memcpy(s->since, r->times.seconds, sizeof s->since);
     s->crossed = false;
     exchange_begin(r->exchange);
-    for (int64_t i = 0; i < r->config.iter_size; i++) {
+    for (int64_t i = 0; i < r->config.iter_size && s->lost.code == RD_OK; i++) {
         if (!s->make) {
             const int64_t epoch = r->progress.epoch;
             RD_TRY(stepper_prepare(s, st));
@@ -490,6 +509,9 @@ rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
     exchange_settle(r->exchange);
     double sums[N_SUMS];
     out->input_s = s->input_s;
+    out->lost = s->lost.code != RD_OK ? 1.0 : 0.0;
+    out->retries = (double)(rd_retries() - s->retries_seen);
+    s->retries_seen += (int64_t)out->retries;
     const int64_t begin_ns = rd_now_ns();
     RD_TRY(run_phase(r, RD_PHASE_WAIT, r->progress.step + 1, st));
     memcpy(sums, out, sizeof sums);
@@ -504,6 +526,7 @@ rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
     times_enter(r, TIMES_EXCHANGE);
     RD_TRY(exchange_finish(r->exchange, &s->comm, st));
     s->comm_s = (double)(rd_now_ns() - begin_ns) * 1e-9;
+    if (out->lost > 0.0) RD_TRY(leave_step(s, &before, st));
     RD_TRY(run_phase(r, RD_PHASE_UPDATE, r->progress.step + 1, st));
     r->progress.step++;
     r->progress.samples_hash =
@@ -521,6 +544,6 @@ rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
     RD_TRY(deal_times(s, st));
     times_enter(r, TIMES_NONE); /* printing and recording are no part of the update */
 done:
-    if (st->code != RD_OK) exchange_abort(r->exchange);
+    if (st->code != RD_OK && !s->whole) exchange_abort(r->exchange);
     return st->code;
 }

@@ -15,6 +15,8 @@ typedef struct step_sums {
     double input_s;                    /* time spent waiting for input */
     double flops;                      /* where stepper.count_flops */
     double stop, save;                 /* number of ranks with a request */
+    double lost;                       /* number of ranks that cannot read their samples */
+    double retries;                    /* reads that were tried again since the step before */
     double skipped; /* number of steps skipped in a row before this one, summed over ranks */
 } step_sums;
 
@@ -76,6 +78,12 @@ struct stepper {
     double backward_s;     /* host time of the last backward; 0: none */
     double since[TIMES_N]; /* run_times.seconds before this step */
     step_comm comm;        /* of the gradients */
+
+    rd_status lost;       /* why this rank cannot read its samples */
+    int64_t retries_seen; /* rd_retries at the last step */
+    /* After a failure: all ranks know of it, and run->progress and the weights are those of the
+     * last whole step. */
+    bool whole;
 };
 
 void stepper_init(stepper *s, rd_run *r);
@@ -96,7 +104,8 @@ bool stepper_done(const stepper *s);
 
 /* Collective. Computes the gradients of iter_size global batches, sums them over the ranks, and
  * makes one update. *in carries this rank's requests (stop, save), *out the sums of all ranks.
- * stats->finite false: all ranks skipped the step. */
+ * stats->finite false: all ranks skipped the step. If a rank cannot read its samples, it goes on
+ * without any; the sums tell the other ranks, and all of them fail with `whole` set. */
 rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
                      rd_optim_stats *stats, rd_status *st);
 

@@ -39,6 +39,7 @@ static const int64_t retry_s = 300;
 typedef struct train_window {
     double seconds, input_s, loss, weight, targets, correct, src, tgt, samples;
     double classes[STEP_CLASS_COUNTS];
+    double retries; /* reads that were tried again */
     int64_t steps;
 } train_window;
 
@@ -63,6 +64,8 @@ typedef struct trainer {
     forecast_sums sums; /* for the summary at the end */
     int64_t n_steps;    /* number of steps of this run */
     int64_t epoch_ns;
+    double retries;     /* reads that were tried again in this run, on all ranks */
+    bool whole;         /* after a failure: as stepper.whole */
 } trainer;
 
 /* ---- log folder ---- */
@@ -265,6 +268,7 @@ static rd_code evaluate(trainer *t, bool regular, bool *stop, rd_status *st)
                 regular ? "; the same command begins with it" : "; --mode=eval does it");
     }
     times_enter(r, TIMES_NONE);
+    t->whole = st->code != RD_OK && r->agreed;
     if (*stop || st->code != RD_OK) goto done;
     r->progress.eval_due = false;
     r->progress.eval_bad = !eval_is_finite(&v, what);
@@ -305,6 +309,7 @@ static void window_add(train_window *w, const step_sums *sum, double seconds)
     w->src += sum->tokens_src;
     w->tgt += sum->tokens_tgt;
     w->samples += sum->samples;
+    w->retries += sum->retries;
     w->targets += sum->targets;
     w->correct += sum->correct;
     for (int i = 0; i < STEP_CLASS_COUNTS; i++) w->classes[i] += sum->classes[i];
@@ -357,6 +362,7 @@ static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_s
                        .epoch_samples = r->progress.samples,
                        .epoch_samples_hash = r->progress.samples_hash,
                        .skipped = r->progress.skipped,
+                       .read_retries = w->retries,
                        .ranks = r->world->size > 1 ? &t->ranks : NULL,
                        .comm_algorithm = t->stepper.comm.algorithm,
                        .step_bytes = r->gpu ? device_peak_bytes(r)
@@ -453,6 +459,11 @@ static void train_record(trainer *t, const step_sums *sum, const rd_optim_stats 
     }
     const int64_t hist = r->config.histogram_frequency;
     console_step(r, &s);
+    if (s.read_retries > 0.0)
+        rd_warn(r->log,
+                "%.0f read%s tried again up to step %" PRId64
+                " since the last such line, %.0f in all; the disk or the file server is at fault",
+                s.read_retries, s.read_retries == 1.0 ? " was" : "s were", s.step, t->retries);
     recorder_step(t->records, &s, hist > 0 && (s.step == 1 || s.step % hist == 0));
     if (t->stepper.pictures.n > 0) {
         recorder_pictures(t->records, s.step, &t->stepper.pictures);
@@ -703,7 +714,10 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
     /* Pictures are written with the next record. */
     t->stepper.want_pictures = root && run_is_image(r) && images > 0 &&
                                (step == 1 || step % images == 0);
-    RD_TRY(stepper_step(&t->stepper, lr, &in, &sum, &stats, st));
+    const rd_code stepped = stepper_step(&t->stepper, lr, &in, &sum, &stats, st);
+    t->whole = t->stepper.whole;
+    t->retries += sum.retries;
+    RD_TRY(stepped);
     if (r->config.record_sample_ids) RD_TRY(sample_ids_write(r, &t->stepper.ids, t->records, st));
     RD_TRY(check_skips(t, skipped_before, sum.skipped, st));
     if (r->started_ns) {
@@ -749,6 +763,25 @@ done:
     return st->code;
 }
 
+/* Collective, after a failure that all ranks know of and that left the weights of the last whole
+ * step. Saves that step, so that the next start goes on from it. The failure stays. */
+static void save_before_end(trainer *t)
+{
+    rd_run *r = t->run;
+    rd_status own = {.rank = -1};
+    if (r->progress.step == 0 || t->saved_step == r->progress.step) return;
+    r->agreed = false;
+    if (r->world->rank == 0)
+        rd_warn(r->log,
+                "the run ends with a failure; step %" PRId64 ", the last whole one, is "
+                "saved first",
+                r->progress.step);
+    if (save(t, true, &own) == RD_OK)
+        r->agreed = true;
+    else if (r->world->rank == 0 || !r->agreed)
+        rd_warn(r->log, "step %" PRId64 " is not saved: %s", r->progress.step, own.msg);
+}
+
 static rd_code loop(trainer *t, rd_status *st)
 {
     rd_run *r = t->run;
@@ -775,6 +808,11 @@ static rd_code loop(trainer *t, rd_status *st)
     }
     RD_TRY(check_result(t, st));
 done:
+    rd_live(r->log, NULL);
+    if (st->code != RD_OK && t->whole) save_before_end(t);
+    if (t->retries > 0.0)
+        rd_info(r->log, "%.0f read%s tried again in this run, on all ranks", t->retries,
+                t->retries == 1.0 ? " was" : "s were");
     return st->code;
 }
 
