@@ -31,8 +31,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Seconds until a failed save (a full disk) is tried again; --checkpoint_frequency where that is
- * shorter. */
+/* Most seconds until a failed save (a full disk) is tried again. */
 static const int64_t retry_s = 300;
 
 /* Sums over steps. */
@@ -53,6 +52,7 @@ typedef struct trainer {
     int64_t last_step;  /* the run ends after this step */
     int64_t saved_step; /* step of the newest checkpoint; -1: none */
     int64_t next_save_ns, last_save_ns, last_live_ns, looked_ns;
+    int64_t failed_saves;                  /* in a row */
     bool save_due;                         /* a periodic save waits for a step that is finite */
     int64_t n_skipped, n_bad, n_bad_evals; /* of this run */
     divergence divergence;
@@ -64,8 +64,8 @@ typedef struct trainer {
     forecast_sums sums; /* for the summary at the end */
     int64_t n_steps;    /* number of steps of this run */
     int64_t epoch_ns;
-    double retries;     /* reads that were tried again in this run, on all ranks */
-    bool whole;         /* after a failure: as stepper.whole */
+    double retries; /* reads that were tried again in this run, on all ranks */
+    bool whole;     /* after a failure: as stepper.whole */
 } trainer;
 
 /* ---- log folder ---- */
@@ -135,7 +135,18 @@ static bool logdir_lost(trainer *t, int64_t now_ns)
     return rd_logdir_check(t->run->cli->logdir, t->run->lock, &own) != RD_OK;
 }
 
-/* Rank 0: saves. In trouble no older checkpoint is removed. Fails if the log folder is another one now, or if must is set. */
+/* Returns the seconds until a failed save is tried again: --checkpoint_frequency, at least 1 and at
+ * most retry_s, and twice as long after each further failure. */
+static int64_t next_try_s(const trainer *t)
+{
+    const int64_t every = t->run->cli->checkpoint_frequency;
+    int64_t s = every < 1 ? 1 : every;
+    for (int64_t i = 1; i < t->failed_saves && s < retry_s; i++) s *= 2;
+    return s < retry_s ? s : retry_s;
+}
+
+/* Rank 0: saves. In trouble no older checkpoint is removed. Fails if the log folder is another one
+ * now, or if must is set. */
 static rd_code save_root(trainer *t, bool must, rd_status *st)
 {
     rd_run *r = t->run;
@@ -147,6 +158,7 @@ static rd_code save_root(trainer *t, bool must, rd_status *st)
     if (run_save(r, "model", keep, &own) == RD_OK) {
         rd_info(r->log, "checkpoint model-%" PRId64 ".npz saved in %.2f s", r->progress.step,
                 (double)(rd_now_ns() - begin_ns) * 1e-9);
+        t->failed_saves = 0;
         set_next_save(t, r->cli->checkpoint_frequency);
         t->saved_step = r->progress.step;
         goto done;
@@ -155,10 +167,12 @@ static rd_code save_root(trainer *t, bool must, rd_status *st)
     if (must) {
         *st = own;
     } else {
-        const int64_t every = r->cli->checkpoint_frequency,
-                      in_s = retry_s < every ? retry_s : every;
-        rd_warn(r->log, "%s; training goes on, next try in %" PRId64 " s", own.msg, in_s);
-        set_next_save(t, in_s);
+        t->failed_saves++;
+        rd_warn(r->log,
+                "%s; training goes on, next try in %" PRId64 " s (%" PRId64
+                " failed save%s in a row)",
+                own.msg, next_try_s(t), t->failed_saves, RD_S(t->failed_saves));
+        set_next_save(t, next_try_s(t));
     }
 done:
     return st->code;
