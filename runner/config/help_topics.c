@@ -77,7 +77,8 @@ static row logdir[] = {
     {"`step.json`",
      "what a step consisted of and how fast the ranks' links were, for `--mode=plan`"},
     {"`errors/rank_<r>.json`",
-     "only after a failure: message, exit code, step, place in the source"},
+     "after a failure: message, exit code, step, place in the source; the next start moves it to "
+     "`errors/previous/`"},
     {"`.lock`",
      "held while a run writes here; it ends with its owner, so a stale file does no harm"},
 };

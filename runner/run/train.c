@@ -23,8 +23,10 @@
 #include "world.h"
 #include "rd/checkpoint.h"
 #include "rd/file.h"
+#include "rd/input.h"
 
 #include <float.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -70,6 +72,51 @@ typedef struct trainer {
 
 /* ---- log folder ---- */
 
+/* Is this the name of a report: "rank_12.json", or the temporary file of one? */
+static bool names_report(const char *name, bool *whole)
+{
+    const size_t digits = strncmp(name, "rank_", 5) == 0 ? strspn(name + 5, "0123456789") : 0;
+    const char *end = name + 5 + digits;
+    *whole = digits > 0 && strcmp(end, ".json") == 0;
+    return *whole || (digits > 0 && strncmp(end, ".json.tmp.", 10) == 0);
+}
+
+/* Empties LOGDIR/errors of the reports of the start before: errors/ tells of the last start alone.
+ * They replace those in errors/previous/. Rank 0 only, with the lock. */
+static void move_reports(const rd_run *r)
+{
+    char dir[4200], old[4300], from[4600], to[4700];
+    rd_folder f, before;
+    rd_status own = {0};
+    bool whole;
+    int n = 0;
+    (void)snprintf(dir, sizeof dir, "%.4000s/errors", r->cli->logdir);
+    (void)snprintf(old, sizeof old, "%s/previous", dir);
+    if (rd_folder_list(dir, RD_MAYBE, &f) != 0) return;
+    for (int64_t i = 0; i < f.n; i++) n += names_report(f.entry[i].name, &whole);
+    if (n == 0) goto done;
+    if (rd_mkdirs(old, &own) == RD_OK && rd_folder_list(old, RD_MAYBE, &before) == 0) {
+        for (int64_t i = 0; i < before.n; i++) {
+            (void)snprintf(to, sizeof to, "%s/%.255s", old, before.entry[i].name);
+            if (names_report(before.entry[i].name, &whole)) (void)unlink(to);
+        }
+        rd_folder_release(&before);
+    }
+    n = 0;
+    for (int64_t i = 0; i < f.n; i++) {
+        if (!names_report(f.entry[i].name, &whole)) continue;
+        (void)snprintf(from, sizeof from, "%s/%.255s", dir, f.entry[i].name);
+        (void)snprintf(to, sizeof to, "%s/%.255s", old, f.entry[i].name);
+        n += whole;
+        if ((!whole || rename(from, to) != 0) && unlink(from) != 0)
+            rd_warn(r->log, "cannot move '%s', the report of an earlier failure: %s", from,
+                    strerror(errno));
+    }
+    if (n > 0) rd_info(r->log, "%d report%s of the last failure moved to %s", n, RD_S(n), old);
+done:
+    rd_folder_release(&f);
+}
+
 static rd_code open_logdir(trainer *t, rd_status *st)
 {
     rd_run *r = t->run;
@@ -87,6 +134,7 @@ static rd_code open_logdir(trainer *t, rd_status *st)
         if (warning[0]) rd_warn(r->log, "%s", warning);
         (void)snprintf(path, sizeof path, "%s/run.log", dir);
         RD_TRY(rd_log_tee(r->log, path, st));
+        move_reports(r);
     }
 done:
     r->owns_logdir = run_agree(r, st) == RD_OK;
