@@ -12,6 +12,8 @@
 #include "run/world.h"
 
 #include "rd/file.h"
+#include "rd/input.h"
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -159,6 +161,10 @@ rd_code rd_run_mode(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *co
         break;
     }
 done:
+    /* A training counts the retries of all ranks itself (run/train.c). */
+    if (r.mode != RD_MODE_TRAIN && r.mode != RD_MODE_TRAIN_EVAL && rd_retries() > 0)
+        rd_warn(log, "%" PRId64 " read%s tried again; check the disk or the file server",
+                rd_retries(), rd_retries() == 1 ? " was" : "s were");
     if (st->code != RD_OK && st->code != RD_ESTOP) {
         /* Rank 0 may be writing to run.log, and two hosts of a network file system do not see each
          * other's end of a file. */

@@ -523,9 +523,9 @@ static void train_record(trainer *t, const step_sums *sum, const rd_optim_stats 
     console_step(r, &s);
     if (s.read_retries > 0.0)
         rd_warn(r->log,
-                "%.0f read%s tried again up to step %" PRId64
-                " since the last such line, %.0f in all; the disk or the file server is at fault",
-                s.read_retries, s.read_retries == 1.0 ? " was" : "s were", s.step, t->retries);
+                "%.0f read%s tried again since the record before, %.0f in this run; check the disk "
+                "or the file server",
+                s.read_retries, s.read_retries == 1.0 ? " was" : "s were", t->retries);
     recorder_step(t->records, &s, hist > 0 && (s.step == 1 || s.step % hist == 0));
     if (t->stepper.pictures.n > 0) {
         recorder_pictures(t->records, s.step, &t->stepper.pictures);

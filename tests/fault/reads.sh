@@ -81,6 +81,7 @@ while read -r np call err count path; do
     expect "$name: and says that it passed" 0 "'.*$path.*' could be read after [0-9]* more tr" cat pass$n/run.log
     expect "$name: retries are counted" 0 "^$((count * np))$" field pass$n read_retries
     expect "$name: and reported" 0 "^$((count * np)) reads* w.* tried again in this run" cat pass$n/run.log
+    expect "$name: with the record" 0 "^warning: $((count * np)) reads* w.* tried again since the record before" cat pass$n/run.log
 done << END
 1 open $ESTALE 1 train/bee/1.jpg
 1 read $EIO 2 train/bee/1.jpg
@@ -148,6 +149,9 @@ expect "train_eval: goes on with the evaluation" 0 "evaluation at step 6" e 2 ev
 expect "train_eval: the same bytes" 0 "" "$same" evals/model-24.npz evalf/model-24.npz
 expect "train_eval: four evaluations" 0 "^4$" sh -c "wc -l < evals/eval/metrics.jsonl"
 expect "train_eval: also after the error" 0 "^4$" sh -c "wc -l < evalf/eval/metrics.jsonl"
+
+expect "eval counts retries" 0 "^warning: 2 reads were tried again; check the disk" \
+    with "IO_CALL=read IO_ERRNO=$EIO IO_COUNT=2 IO_PATH=val/bee/2.jpg" t 1 evals --mode=eval
 
 # Restarts. The fault is gone at the second start.
 touch flag

@@ -102,6 +102,14 @@ for type in bfloat16 float16; do
         -v b="$(column comm_wire_bytes "$type" | tail -n 1)" 'BEGIN { print a, b; exit !(a > 1000 && b > 0.499 * a && b < 0.501 * a) }'
 done
 
+# A rank that cannot read its samples, while the other ranks already sum their gradients.
+for mode in off calls thread; do
+    lost() { (export RD_FAULT=data:1:7:input && t 4 2 lost$mode --set overlap=$mode); }
+    expect "rank 1 has no samples, overlap $mode" 5 "bad data at step 7" lost
+    expect "the step before is saved, overlap $mode" 0 "resuming from lost$mode/model-6.npz" t 4 2 lost$mode --set overlap=$mode
+    expect "the same bytes, overlap $mode" 0 "" "$same" late/model-12.npz lost$mode/model-12.npz
+done
+
 # A rank that dies during the exchange.
 for mode in off thread; do
     killed() { (export RD_FAULT=kill:3:7:exchange && t 4 2 killed$mode --set overlap=$mode --set stall_warn_s=1 --set stall_abort_s=3) || echo ended; }
