@@ -201,11 +201,13 @@ static void test_false_root(void **state)
     uint16_t port = 0;
     unsigned char got[2][sizeof(rd_call_answer)];
     const int listener = rd_call_listen(ip("127.0.0.1"), &port);
-    leader l = {.port = port, .host = 1, .limit_ms = 1500, .key = key};
+    leader l = {.port = port, .host = 1, .limit_ms = 5000, .key = key};
     (void)state;
     (void)fcntl(listener, F_SETFL, 0);
     assert_int_equal(pthread_create(&l.thread, NULL, leader_main, &l), 0);
     for (int i = 0; i < 2; i++) {
+        struct pollfd called = {.fd = listener, .events = POLLIN};
+        assert_int_equal(poll(&called, 1, 10000), 1); /* it calls again after the first deceit */
         const int fd = accept(listener, NULL, NULL);
         rd_call_answer a;
         assert_int_equal(send(fd, nonce, sizeof nonce, MSG_NOSIGNAL), sizeof nonce);
@@ -214,7 +216,7 @@ static void test_false_root(void **state)
         (void)send(fd, &a.tag, sizeof a.tag, MSG_NOSIGNAL); /* its own proof, sent back */
         close(fd);
     }
-    close(listener);
+    close(listener); /* the leader calls until its limit, and is refused */
     pthread_join(l.thread, NULL);
     assert_int_equal(l.fd, -1);
     assert_memory_not_equal(got[0], got[1], sizeof got[0]); /* each call has its own nonce */
