@@ -42,8 +42,8 @@ rd_code rd_ckpt_load_newest(const char *dir, const char *name_prefix, rd_ckpt *o
                             rd_status *st);
 /* Loads this file. The caller releases *out. */
 rd_code rd_ckpt_load(const char *path, rd_ckpt *out, rd_status *st);
-/* Returns whether the file is called model-<n>.npz or best-<n>.npz with another step than the one of
- * its manifest, which counts. *named: the step of the name; -1: it has another name. */
+/* Returns whether the file is called model-<n>.npz or best-<n>.npz with another step than the one
+ * of its manifest, which counts. *named: the step of the name; -1: it has another name. */
 bool rd_ckpt_renamed(const rd_ckpt *c, int64_t *named);
 void rd_ckpt_release(rd_ckpt *c); /* a struct of zeros is fine */
 /* Returns the largest step of a checkpoint in the folder, by the names of the files and by what the

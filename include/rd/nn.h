@@ -138,7 +138,7 @@ typedef rd_code rd_search_step(void *ctx, int64_t n, const int32_t *ids, const i
 typedef struct rd_hypothesis {
     const int32_t *ids; /* [n] the tokens, without the end token */
     int64_t n;
-    /* log probability / length penalty; NAN: a step of the sentence had logits that are not finite */
+    /* log probability / length penalty; NAN: a step of the sentence had logits not finite */
     double score;
 } rd_hypothesis;
 /* Finds the best hypothesis of each sentence with beam search (OpenSeq2Seq 4.10: it follows

@@ -26,7 +26,7 @@ char *console_duration(double seconds, char out[32])
 
 double console_real(double v)
 {
-    /* Not fabs(v): gcc takes exp(x) for positive and leaves fabs out, but its NaN may have a sign. */
+    /* Not fabs(v): gcc takes exp(x) for positive and leaves fabs out. Its NaN can have a sign. */
     return isnan(v) ? (double)NAN : v;
 }
 

@@ -33,8 +33,8 @@ typedef struct eval_result {
 rd_code run_evaluate(rd_run *r, eval_result *out, rd_status *st);
 void eval_result_release(eval_result *v);
 
-/* Are loss, perplexity and the figure that decides finite? Else the result means nothing, and `what`
- * gets the first that is not: "loss nan; the loss of 3 of 9 batches is not". */
+/* Are loss, perplexity and the figure that decides finite? Else the result means nothing, and
+ * `what` gets the first that is not: "loss nan; the loss of 3 of 9 batches is not". */
 bool eval_is_finite(const eval_result *v, char what[160]);
 
 /* Returns the figure that decides which checkpoint is best. The plateau rule can use it, too. */

@@ -122,8 +122,8 @@ rd_code times_gather(rd_run *r, const times_window *w, rank_times *out, rd_statu
         }
         out->comm_s = fmax(out->comm_s, all[i].comm_s / steps);
         out->exposed_s = fmax(out->exposed_s, all[i].exposed_s / steps);
-        /* Of the rank's own time: a rank that writes records has shorter steps than the others, which
-         * wait for it in the exchange. */
+        /* Of the rank's own time: a rank that writes records has shorter steps than the others,
+         * which wait for it in the exchange. */
         if (all[i].wall_s > 0.0)
             out->exposed_share = fmax(out->exposed_share, all[i].exposed_s / all[i].wall_s);
         out->bytes = fmax(out->bytes, all[i].bytes / steps);

@@ -149,16 +149,16 @@ static void set_next_save(trainer *t, int64_t in_s)
     t->next_save_ns = rd_now_ns() + in_s * INT64_C(1000000000);
 }
 
-/* Is the last step skipped, or the loss above its limit for some time? Then the weights may be worse
- * than those of earlier checkpoints. All ranks agree on it. */
+/* Is the last step skipped, or the loss above its limit for some time? Then the weights may be
+ * worse than those of earlier checkpoints. All ranks agree on it. */
 static bool in_trouble(const trainer *t)
 {
     const run_progress *at = &t->run->progress;
     return at->skipped_in_row > 0 || at->diverging >= DIVERGENCE_SHOWN;
 }
 
-/* Collective. Fails if weights or optimizer state are not finite. All ranks hold the same values, so
- * rank 0 looks. */
+/* Collective. Fails if weights or optimizer state are not finite. All ranks hold the same values,
+ * so rank 0 looks. */
 static rd_code check_weights(rd_run *r, rd_status *st)
 {
     char name[320];
@@ -597,8 +597,8 @@ done:
     return st->code;
 }
 
-/* scaling: the loss was finite, and its scale could be lowered. That is how a run with float16 finds
- * its scale. */
+/* scaling: the loss was finite, and its scale could be lowered. That is how a run with float16
+ * finds its scale. */
 static void report_skip(trainer *t, bool scaling)
 {
     rd_run *r = t->run;

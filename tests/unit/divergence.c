@@ -1,4 +1,4 @@
-/* divergence.c -- tests when a loss counts as growing without end, and that usual curves never do. */
+/* divergence.c -- tests when a loss counts as growing without end, and that usual curves do not. */
 #include "../../runner/run/divergence.h"
 #include "test.h"
 #include <math.h>
