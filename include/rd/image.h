@@ -70,6 +70,14 @@ typedef struct rd_pool {
  * column) order gets the gradient. RD_EUSAGE: a window covers only padding. */
 rd_var *rd_op_pool2d(rd_tape *t, const rd_pool *p, rd_var *x);
 
+typedef struct rd_lrn {
+    int64_t radius; /* neighbouring channels on each side */
+    float bias, alpha, beta;
+} rd_lrn;
+/* Returns local response normalisation over channels, as TensorFlow's lrn:
+ * x_c / (bias + alpha sum of x_j^2 over |j - c| <= radius)^beta. */
+rd_var *rd_op_lrn(rd_tape *t, const rd_lrn *a, rd_var *x);
+
 /* Returns the mean over h and w: (n, c), a plain matrix. */
 rd_var *rd_op_global_mean(rd_tape *t, rd_var *x);
 /* Returns x as a plain matrix (n, h w c), elements of a sample in the order h, w, c. */

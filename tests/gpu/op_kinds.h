@@ -338,6 +338,12 @@ static void mean_apply(trial *t)
 {
     give(t, rd_op_global_mean(t->h.tape, input(t, 0)));
 }
+/* size: image, radius. */
+static void lrn_apply(trial *t)
+{
+    const rd_lrn a = {.radius = t->c->size[4], .bias = 1.5f, .alpha = 0.25f, .beta = 0.75f};
+    give(t, rd_op_lrn(t->h.tape, &a, input(t, 0)));
+}
 static void flatten_apply(trial *t)
 {
     give(t, rd_op_flatten(t->h.tape, input(t, 0)));
@@ -410,6 +416,7 @@ static void cast_apply(trial *t)
 #define NORM .op = "batch_norm", .declare = norm_declare, .apply = norm_apply, .narrow = true
 #define POOL .op = "pool2d", .declare = one_image, .apply = pool_apply, .narrow = true
 #define MEAN .op = "global_mean", .declare = one_image, .apply = mean_apply, .narrow = true
+#define LRN .op = "lrn", .declare = one_image, .apply = lrn_apply, .narrow = true
 #define FLATTEN .op = "flatten", .declare = one_image, .apply = flatten_apply, .narrow = true
 #define RELU .op = "relu", .declare = one_image, .apply = relu_apply, .narrow = true
 #define ADD .op = "add", .declare = two_images, .apply = add_apply, .narrow = true

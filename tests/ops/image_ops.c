@@ -15,7 +15,8 @@ typedef enum op_kind {
     FLATTEN,
     RELU,
     ADD,
-    SHORTCUT
+    SHORTCUT,
+    LRN
 } op_kind;
 
 typedef struct row {
@@ -107,6 +108,10 @@ static const row rows[] = {
      .stride = 1,
      .pad = {2, 0, 0, 1}},
     {.name = "global mean", .op = GLOBAL_MEAN, .x = {3, 4, 5, 17}},
+    {.name = "lrn of 16 channels", .op = LRN, .x = {2, 3, 4, 16}, .size = 4},
+    {.name = "lrn of 17 channels", .op = LRN, .x = {3, 2, 3, 17}, .size = 2, .threads = 2},
+    {.name = "lrn, fewer channels than the window", .op = LRN, .x = {2, 2, 2, 3}, .size = 4},
+    {.name = "lrn of single channels", .op = LRN, .x = {1, 3, 2, 9}, .size = 0},
     {.name = "flatten", .op = FLATTEN, .x = {3, 2, 3, 17}},
     {.name = "relu", .op = RELU, .x = {2, 3, 3, 17}},
     {.name = "add", .op = ADD, .x = {2, 3, 3, 17}},
@@ -167,6 +172,17 @@ static void group_stats(const op_test *t, int64_t i, int64_t c, double *mean, do
 
 static const double EPSILON = 1e-3;
 
+/* Large enough numbers that each term of the formulas counts. */
+static const rd_lrn norm_of_lrn = {.bias = 1.5f, .alpha = 0.25f, .beta = 0.75f};
+
+static double lrn_at(const op_test *t, int64_t i, int64_t p, int64_t q, int64_t c)
+{
+    double sum = 0.0;
+    for (int64_t j = c - t->r->size; j <= c + t->r->size; j++)
+        if (j >= 0 && j < t->r->x.c) sum += at(t, t->x, i, p, q, j) * at(t, t->x, i, p, q, j);
+    return at(t, t->x, i, p, q, c) / pow(1.5 + 0.25 * sum, 0.75);
+}
+
 static double pool_at(const op_test *t, int64_t i, int64_t p, int64_t q, int64_t c)
 {
     const row *r = t->r;
@@ -201,6 +217,8 @@ static double element(const op_test *t, int64_t i, int64_t p, int64_t q, int64_t
     case POOL_MAX:
     case POOL_MEAN:
         return pool_at(t, i, p, q, c);
+    case LRN:
+        return lrn_at(t, i, p, q, c);
     case GLOBAL_MEAN:
         for (int64_t a = 0; a < r->x.h; a++)
             for (int64_t b = 0; b < r->x.w; b++)
@@ -281,6 +299,11 @@ static rd_var *apply(op_test *t, rd_var *x, rd_var *add)
         return rd_op_relu(tape, x);
     case ADD:
         return rd_op_add(tape, x, add, r->relu);
+    case LRN: {
+        rd_lrn lrn = norm_of_lrn;
+        lrn.radius = r->size;
+        return rd_op_lrn(tape, &lrn, x);
+    }
     case SHORTCUT:
         return rd_op_shortcut(tape, x, r->stride, r->c_out);
     default:
