@@ -38,5 +38,8 @@ static const rd_image_arch alexnet_arch = {
 RD_MODEL(alexnet) = {
     RD_IMAGE_MODEL("alexnet", "five convolutions, three dense layers, as in tf_cnn_benchmarks",
                    "image_folder", 512),
-    .bench_size = 227, .own = &rd_group_dropout, .create = rd_image_model_create,
+    .bench_size = 227,
+    .bench_cifar = "alexnet_cifar",
+    .own = &rd_group_dropout,
+    .create = rd_image_model_create,
     .variant = &alexnet_arch};

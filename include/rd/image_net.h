@@ -121,11 +121,17 @@ typedef enum rd_net_padding {
     RD_PAD_SYMMETRIC, /* (size - 1) / 2 pixels on all sides, as in PyTorch's networks */
     RD_PAD_SAME       /* as in TensorFlow: output ceil(h / stride), an odd pixel is added behind */
 } rd_net_padding;
+/* First values of one layer where the initializer is truncated_fan_in: a truncated normal
+ * distribution with this deviation, and a constant bias. stddev 0: those of the initializer. */
+typedef struct rd_net_start {
+    double stddev, bias;
+} rd_net_start;
 /* A convolution with kernels of size x size and `out` output channels. */
 typedef struct rd_net_conv {
     int64_t size, out, stride;
     rd_net_padding padding;
     bool bias, relu;
+    rd_net_start start;
 } rd_net_conv;
 /* Returns the convolution of x. name: NAME of its parameters. */
 rd_feature rd_net_conv2d(rd_image_net *n, const char *name, const rd_net_conv *c, rd_feature x);
@@ -148,6 +154,11 @@ rd_feature rd_net_global_mean(rd_image_net *n, rd_feature x);
 rd_feature rd_net_flatten(rd_image_net *n, rd_feature x);
 /* Returns a dense layer of x, which consists of rows: x kernel + bias, then ReLU if relu. */
 rd_feature rd_net_dense(rd_image_net *n, const char *name, int64_t out, bool relu, rd_feature x);
+/* Does the same with these first values. */
+rd_feature rd_net_dense_from(rd_image_net *n, const char *name, int64_t out, bool relu,
+                             rd_net_start start, rd_feature x);
+/* Returns local response normalisation over channels, see rd_lrn. */
+rd_feature rd_net_lrn(rd_image_net *n, const rd_lrn *a, rd_feature x);
 /* Returns inverted dropout of x. rate: share of the values that are dropped. */
 rd_feature rd_net_dropout(rd_image_net *n, double rate, rd_feature x);
 

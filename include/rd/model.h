@@ -74,8 +74,9 @@ typedef struct rd_model_def {
      * NULL: like the default dataset), and the size that images like ImageNet's get (0: 224). */
     const char *bench_data;
     int64_t bench_size;
-    const char *unit;    /* unit of the speed: "images"; NULL: tokens */
-    const void *variant; /* what `create` must know; models of one family differ in it */
+    const char *bench_cifar; /* the model of this name for images of CIFAR; NULL: the same one */
+    const char *unit;        /* unit of the speed: "images"; NULL: tokens */
+    const void *variant;     /* what `create` must know; models of one family differ in it */
     /* Checks the config (RD_EUSAGE names the keys) and declares the parameters. The caller owns
      * *self and frees it with `destroy`. */
     rd_code (*create)(const rd_model_args *a, void **self, rd_status *st);

@@ -115,6 +115,24 @@ static rd_code choose_data(const rd_cli *cli, rd_config *c, rd_strbuf *notices, 
     return put_data(c, dataset, dir, !cli->config_file, given ? "--data_name" : "--data_dir", st);
 }
 
+/* tf_cnn_benchmarks has other networks for CIFAR under some names: puts the one that --model and
+ * the data mean, and returns it. */
+static const rd_model_def *model_of_data(const rd_cli *cli, rd_config *c, const rd_model_def *def,
+                                         rd_strbuf *notices, rd_status *st)
+{
+    const char *like = json_string_value(rd_config_get(c, "bench_data")),
+               *data = json_string_value(rd_config_get(c, "dataset"));
+    const bool cifar = data ? strcmp(data, "cifar") == 0
+                            : like && strncasecmp(like, "cifar", 5) == 0;
+    if (!def || !def->bench_cifar || !cifar || !rd_cli_bench_value(cli, "model")) return def;
+    rd_strbuf_printf(notices, "model is %s: %s for images of CIFAR, as in tf_cnn_benchmarks\n",
+                     def->bench_cifar, def->name);
+    if (rd_config_put(c, "model", json_string(def->bench_cifar), "--model and the data", st) !=
+        RD_OK)
+        return def;
+    return rd_model_find(def->bench_cifar);
+}
+
 /* Are the images like ImageNet's? */
 static bool imagenet_of(const rd_config *c, const rd_model_def *def, bool synthetic)
 {
@@ -154,8 +172,11 @@ rd_code bench_defaults(const rd_cli *cli, rd_config *c, rd_strbuf *notices, rd_s
     const char *size = rd_cli_bench_value(cli, "batch_size");
     const char *model = json_string_value(rd_config_get(c, "model"));
     const rd_model_def *def = model ? rd_model_find(model) : NULL;
-    const int64_t n = def && def->usual_batch ? def->usual_batch : 32;
     RD_TRY(choose_data(cli, c, notices, st));
+    def = model_of_data(cli, c, def, notices, st);
+    RD_TRY(st->code);
+    model = json_string_value(rd_config_get(c, "model"));
+    const int64_t n = def && def->usual_batch ? def->usual_batch : 32;
     if (!rd_config_has(c, "batch_size") && (!cli->config_file || size)) {
         rd_strbuf_printf(notices, "batch_size is %" PRId64 ", the usual one of %s\n", n,
                          model ? model : "it");

@@ -94,6 +94,15 @@ static rd_init dense_init(const rd_image_net *n, int64_t in, int64_t out, bool r
     return (rd_init){.kind = RD_INIT_UNIFORM, .value = sqrt(1.0 / (double)in)};
 }
 
+/* Replaces the first values of a layer by its own, where the initializer is the one of
+ * tf_cnn_benchmarks. */
+static void start_as(const rd_image_net *n, rd_net_start start, rd_init *kernel, rd_init *bias)
+{
+    if (start.stddev == 0.0 || n->a.config.initializer != RD_KERNEL_TRUNCATED_FAN_IN) return;
+    *kernel = (rd_init){.kind = RD_INIT_TRUNCATED, .value = start.stddev};
+    *bias = (rd_init){.kind = RD_INIT_CONST, .value = start.bias};
+}
+
 /* Computes the number of padding pixels before and behind the pixels of one direction. */
 static void image_layers_pad_of(rd_net_padding padding, int64_t in, int64_t size, int64_t stride,
                                 int64_t *before, int64_t *behind)
@@ -144,9 +153,10 @@ rd_feature rd_net_conv2d(rd_image_net *n, const char *name, const rd_net_conv *c
     if (too_small(n, name, c->size, x, y)) return nothing;
     if (declares(n)) {
         const int64_t dim[] = {c->size, c->size, x.c, c->out}, area = c->size * c->size;
-        image_layers_add(n, name, "kernel", 4, dim, conv_init(n, area * x.c, area * c->out), 0,
-                         &l->p[0]);
-        if (c->bias) add_vector(n, name, "bias", c->out, zero, &l->p[1]);
+        rd_init kernel = conv_init(n, area * x.c, area * c->out), bias = zero;
+        start_as(n, c->start, &kernel, &bias);
+        image_layers_add(n, name, "kernel", 4, dim, kernel, 0, &l->p[0]);
+        if (c->bias) add_vector(n, name, "bias", c->out, bias, &l->p[1]);
         image_layers_count(n, (double)(y.h * y.w) * (double)(area * x.c) * (double)c->out);
         return y;
     }
@@ -198,6 +208,13 @@ rd_feature rd_net_max_pool(rd_image_net *n, int64_t size, int64_t stride, rd_net
     return y;
 }
 
+rd_feature rd_net_lrn(rd_image_net *n, const rd_lrn *a, rd_feature x)
+{
+    if (failed(n)) return nothing;
+    if (!declares(n)) x.var = rd_op_lrn(n->tape, a, x.var);
+    return x;
+}
+
 rd_feature rd_net_shortcut(rd_image_net *n, int64_t stride, int64_t c_out, rd_feature x)
 {
     if (failed(n)) return nothing;
@@ -220,15 +237,23 @@ rd_feature rd_net_flatten(rd_image_net *n, rd_feature x)
 
 rd_feature rd_net_dense(rd_image_net *n, const char *name, int64_t out, bool relu, rd_feature x)
 {
+    return rd_net_dense_from(n, name, out, relu, (rd_net_start){0}, x);
+}
+
+rd_feature rd_net_dense_from(rd_image_net *n, const char *name, int64_t out, bool relu,
+                             rd_net_start start, rd_feature x)
+{
     net_layer *l = next_layer(n);
     rd_feature y = {NULL, 1, 1, out};
     if (!l) return nothing;
     if (declares(n)) {
         const int64_t dim[] = {x.c, out};
-        const rd_init w = dense_init(n, x.c, out, relu);
-        image_layers_add(n, name, "kernel", 2, dim, w, 0, &l->p[0]);
+        rd_init w = dense_init(n, x.c, out, relu);
         /* PyTorch draws the bias from the distribution of the kernel. */
-        add_vector(n, name, "bias", out, w.kind == RD_INIT_UNIFORM ? w : zero, &l->p[1]);
+        rd_init bias = w.kind == RD_INIT_UNIFORM ? w : zero;
+        start_as(n, start, &w, &bias);
+        image_layers_add(n, name, "kernel", 2, dim, w, 0, &l->p[0]);
+        add_vector(n, name, "bias", out, bias, &l->p[1]);
         image_layers_count(n, (double)x.c * (double)out);
         return y;
     }

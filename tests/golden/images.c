@@ -466,6 +466,8 @@ static void test_known_counts(void **state)
         {"resnet18", 224, 3, 1000, 11689512, 0},
         {"resnet34", 224, 3, 1000, 21797672, 0},
         {"vgg16", 224, 3, 1000, 138357544, 15.47},
+        /* (75 + 1) 64 + (1600 + 1) 64 + (4096 + 1) 384 + (384 + 1) 192 + (192 + 1) 10 */
+        {"alexnet_cifar", 32, 3, 10, 1756426, 0},
         {"resnet20", 32, 3, 10, 269722, 0},
         {"resnet32", 32, 3, 10, 464154, 0},
         {"resnet44", 32, 3, 10, 658586, 0},
@@ -707,6 +709,15 @@ static void test_initial(void **state)
         {"lenet", "{}", "lenet/dense1/kernel", RD_INIT_TRUNCATED, 0.011048543456039806,
          0}, /* sqrt(2 / (16 16 64)) */
         {"lenet", "{}", "lenet/dense2/kernel", RD_INIT_TRUNCATED, 0.04419417382415922, 0},
+        /* The values of tf_cnn_benchmarks for this model. */
+        {"alexnet_cifar", "{}", "alexnet_cifar/conv1/kernel", RD_INIT_TRUNCATED, 0.05, 0},
+        {"alexnet_cifar", "{}", "alexnet_cifar/conv1/bias", RD_INIT_CONST, 0.0, RD_PARAM_NO_DECAY},
+        {"alexnet_cifar", "{}", "alexnet_cifar/conv2/bias", RD_INIT_CONST, 0.1, RD_PARAM_NO_DECAY},
+        {"alexnet_cifar", "{}", "alexnet_cifar/dense1/kernel", RD_INIT_TRUNCATED, 0.04, 0},
+        {"alexnet_cifar", "{}", "alexnet_cifar/dense2/bias", RD_INIT_CONST, 0.1, RD_PARAM_NO_DECAY},
+        {"alexnet_cifar", "{}", "alexnet_cifar/dense3/bias", RD_INIT_CONST, 0.0, RD_PARAM_NO_DECAY},
+        {"alexnet_cifar", "{\"initializer\": \"glorot_uniform\"}", "alexnet_cifar/dense1/kernel",
+         RD_INIT_GLOROT, 0.0, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         fixture *f = calloc(1, sizeof *f);

@@ -198,6 +198,15 @@ class Model:
             for i, out in ((3, 384), (4, 384), (5, 256)):
                 x = self.relu(self.conv("alexnet/conv%d" % i, x, 3, out, pad=1, bias=True))
             return self.head("alexnet", self.pool(x, 3, 2))
+        if model == "alexnet_cifar":
+            # padding "SAME" of a pool of 3 with stride 2: behind the image where its size is even
+            pool = lambda v: self.pool(F.pad(v, (0, 1 - v.shape[3] % 2, 0, 1 - v.shape[2] % 2)), 3, 2)
+            lrn = lambda v: self.keep(F.local_response_norm(v, 9, 9 * (0.001 / 9.0), 0.75, 1.0))
+            x = lrn(pool(self.relu(self.conv("alexnet_cifar/conv1", x, 5, 64, pad=2, bias=True))))
+            x = pool(lrn(self.relu(self.conv("alexnet_cifar/conv2", x, 5, 64, pad=2, bias=True))))
+            x = F.relu(self.dense("alexnet_cifar/dense1", self.flatten(x), 384))
+            x = F.relu(self.dense("alexnet_cifar/dense2", x, 192))
+            return self.dense("alexnet_cifar/dense3", x, classes)
         if model in VGG:
             for s, n in enumerate(VGG[model]):
                 for i in range(n):

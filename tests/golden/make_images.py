@@ -39,6 +39,7 @@ CASES = {
     "mnist_cnn_smoothing": case("mnist_cnn", 23, 30, 2, 7, 5, lr=0.003, label_smoothing=0.1),
     "lenet": case("lenet", 28, 28, 1, 10, 9, lr=0.003),
     "alexnet": case("alexnet", 67, 99, 3, 7, 4, lr=1e-4),
+    "alexnet_cifar": case("alexnet_cifar", 32, 28, 3, 10, 6, lr=0.003),
     "vgg16": case("vgg16", 33, 32, 3, 7, 2, lr=2e-5),
     "resnet20": case("resnet20", 32, 32, 3, 10, 16, lr=2e-4),
     "resnet_cifar_groups": case("resnet_cifar", 29, 34, 3, 10, 8, lr=2e-4, depth=14, batch_norm_samples=3, batch_norm_epsilon=1e-3,
@@ -205,7 +206,7 @@ def counts():
     """Counts trainable parameters and multiply-adds of one image, at the published sizes."""
     rows = []
     for model, h, c, classes in (
-            ("mnist_cnn", 28, 1, 10), ("lenet", 28, 1, 10), ("alexnet", 227, 3, 1000), ("alexnet", 227, 3, 1001), ("vgg11", 224, 3, 1000),
+            ("mnist_cnn", 28, 1, 10), ("lenet", 28, 1, 10), ("alexnet", 227, 3, 1000), ("alexnet", 227, 3, 1001), ("alexnet_cifar", 32, 3, 10), ("vgg11", 224, 3, 1000),
             ("vgg16", 224, 3, 1000), ("vgg19", 224, 3, 1000), ("resnet20", 32, 3, 10), ("resnet32", 32, 3, 10),
             ("resnet44", 32, 3, 10), ("resnet56", 32, 3, 10), ("resnet110", 32, 3, 10), ("resnet20", 32, 3, 100),
             ("resnet18", 224, 3, 1000), ("resnet34", 224, 3, 1000), ("resnet50", 224, 3, 1000), ("resnet50", 224, 3, 1001),
