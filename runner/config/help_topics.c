@@ -77,8 +77,7 @@ static row logdir[] = {
     {"`step.json`",
      "what a step consisted of and how fast the ranks' links were, for `--mode=plan`"},
     {"`errors/rank_<r>.json`",
-     "after a failure: message, exit code, step, place in the source; the next start moves it to "
-     "`errors/previous/`"},
+     "the last failure: message, exit code, step, source; the one before: `errors/previous/`"},
     {"`.lock`",
      "held while a run writes here; it ends with its owner, so a stale file does no harm"},
 };

@@ -54,6 +54,7 @@ docker/README.md       14500
 docker/MESSAGES.md     16384
 logs/README.md          8192
 logs/METRICS.md         6144
+logs/FAULTS.md          6144
 models/README.md        6144
 runner/README.md       10240
 runner/EXCHANGE.md      8192
