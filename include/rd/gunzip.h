@@ -32,8 +32,8 @@ typedef struct rd_gzip_input {
 typedef struct rd_gunzip rd_gunzip;
 
 /* Begins to decompress. The file or memory of `from` is borrowed and must outlive *out, which the
- * caller owns. name: for messages. code: the status of a damaged file; a file that the machine cannot
- * read is RD_EENV. */
+ * caller owns. name: for messages. code: the status of a damaged file; a file that the machine
+ * cannot read is RD_EENV. */
 rd_code rd_gunzip_new(const char *name, const rd_gzip_input *from, rd_code code, rd_gunzip **out,
                       rd_status *st);
 

@@ -9,6 +9,7 @@
 #ifndef RD_INPUT_H
 #define RD_INPUT_H
 
+#include "rd/log.h"
 #include "rd/status.h"
 #include <stdint.h>
 #include <sys/types.h>
@@ -17,7 +18,6 @@ RD_C_BEGIN
 
 struct stat;
 struct archive;
-typedef struct rd_log rd_log;
 
 /* Sets how often one call is tried again, for the whole process: 0 .. RD_MOST_RETRIES. */
 enum { RD_USUAL_RETRIES = 9, RD_MOST_RETRIES = 20 };
@@ -27,10 +27,12 @@ void rd_retries_log(rd_log *l);
 /* Returns how often this process has tried again. */
 int64_t rd_retries(void);
 
-/* May the fault pass by itself (EIO, ESTALE, EAGAIN, a lost connection)? ENOENT is none of them. */
+/* Returns whether the fault may pass by itself (EIO, ESTALE, EAGAIN, a lost connection). ENOENT is
+ * none of them. */
 bool rd_fault_passes(int err);
 /* Returns RD_EENV for a fault of the machine: the disk, the network, memory, permissions, limits.
- * Returns `code` for what is wrong with the path itself: no such file, a folder, a loop of links. */
+ * Returns `code` for what is wrong with the path itself: no such file, a folder, a loop of
+ * links. */
 rd_code rd_fault_code(int err, rd_code code);
 /* Fails with "cannot <verb> '<path>': <the system's text>; <what to do>", and rd_fault_code(err,
  * code). remedy: what to do if the code is `code`; NULL: nothing is added. */

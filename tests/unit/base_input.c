@@ -1,5 +1,5 @@
-/* input.c -- reading files: tries again, short reads, what an error means, and each reader of a
- * file with a fault of the machine in it. The system's calls are replaced (io_faults.h). */
+/* base_input.c -- reading files: tries again, short reads, what an error means, and each reader of
+ * a file with a fault of the machine in it. The system's calls are replaced (io_faults.h). */
 #include "rd/input.h"
 #include "rd/checkpoint.h"
 #include "rd/file.h"
@@ -611,7 +611,8 @@ static void test_order_of_sync(void **state)
     free(p);
 }
 
-RD_TESTS_WITH("input", make_dir, remove_dir, TEST_ROWS(check_error, error_rows), TEST(test_waits),
-              TEST(test_interrupted), TEST(test_missing), TEST_ROWS(check_stale, stale_rows),
-              TEST(test_reopened), TEST(test_folder), TEST_ROWS(check_reader, reader_rows),
-              TEST_ROWS(check_newest, newest_rows), TEST(test_order_of_sync))
+RD_TESTS_WITH("base_input", make_dir, remove_dir, TEST_ROWS(check_error, error_rows),
+              TEST(test_waits), TEST(test_interrupted), TEST(test_missing),
+              TEST_ROWS(check_stale, stale_rows), TEST(test_reopened), TEST(test_folder),
+              TEST_ROWS(check_reader, reader_rows), TEST_ROWS(check_newest, newest_rows),
+              TEST(test_order_of_sync))
