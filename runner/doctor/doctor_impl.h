@@ -67,7 +67,8 @@ double doc_number(const json_t *o, const char *key);
  * NULL: out of memory. */
 json_t *doc_mca_new(const char *args);
 
-/* Returns the settings of this process's environment alone. The caller owns the result; NULL: out of
+/* Returns the settings of this process's environment alone. The caller owns the result; NULL: out
+ * of
  * memory. */
 json_t *doc_mca_environment(void);
 

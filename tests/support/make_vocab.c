@@ -6,7 +6,8 @@
  *     make_vocab [--min_count=N] [--max_size=N] FILE... > vocab.txt
  *
  * Files are read as in run_dist: plain, compressed, or "archive!member". Single spaces separate
- * words. Empty words are left out. max_size is a number of words, without the four special ids. `make install` installs it as run_dist_make_vocab. */
+ * words. Empty words are left out. max_size is a number of words, without the four special ids.
+ * `make install` installs it as run_dist_make_vocab. */
 #include "../../runner/data/data_impl.h"
 #include <errno.h>
 #include <inttypes.h>
