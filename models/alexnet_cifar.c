@@ -1,6 +1,6 @@
-/* alexnet_cifar.c -- AlexNet for CIFAR as in tf_cnn_benchmarks and TensorFlow's tutorial on CIFAR-10
- * (Krizhevsky 2009): two convolutions with local response norm, three dense layers. Bench mode takes
- * it for --model=alexnet with the data of CIFAR, as that program does. */
+/* alexnet_cifar.c -- AlexNet for CIFAR as in tf_cnn_benchmarks and TensorFlow's tutorial
+ * (Krizhevsky 2009): two convolutions with local response norm, three dense layers. Bench mode
+ * takes it for --model=alexnet with the data of CIFAR, as that program does. */
 #include "image_model.h"
 
 static rd_feature alexnet_cifar_build(rd_image_net *n, rd_feature x)

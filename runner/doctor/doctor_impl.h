@@ -68,8 +68,7 @@ double doc_number(const json_t *o, const char *key);
 json_t *doc_mca_new(const char *args);
 
 /* Returns the settings of this process's environment alone. The caller owns the result; NULL: out
- * of
- * memory. */
+ * of memory. */
 json_t *doc_mca_environment(void);
 
 /* The same as doc_mca_new, with the environment of another process, such as mpirun's, which takes
