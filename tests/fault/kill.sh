@@ -100,9 +100,10 @@ once() {
                 bad = 0
                 for (k = 0; k < n; k++) if (seen[e, k] != 1) bad++
                 if (bad) print "epoch", e, "has", bad, "samples not once"
+                wrong += bad
             }
             for (k in seen) all++
-            print (all == n * epochs ? epochs " whole epochs" : "other samples")
+            print (all == n * epochs && !wrong ? epochs " whole epochs" : "other samples")
         }'
 }
 # series FOLDER CONFIG N SIGN KEY: kills the run MORE times. N: samples of an epoch; SIGN, KEY: of the best figure
