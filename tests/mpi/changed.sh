@@ -47,6 +47,8 @@ expect "which is reported" 0 "going on with a new epoch" cat since.txt
 expect "each sample of the new epoch once" 0 '"epoch_samples":100,' sh -c "
     '$PROG' --config_file=toy.json --logdir=again --max_steps=17 --summary_frequency=1 --set 'bucket_src=[14]' \
         --set 'bucket_tgt=[14]' > /dev/null 2>&1; cat again/metrics.jsonl"
+# Step 10 was in the second epoch, number 1.
+expect "which is the third one" 0 '"step":12,"epoch":2,' cat again/metrics.jsonl
 again
 expect "fewer samples" 0 "going on with a new epoch" run 1 again train --max_steps=11 --set 'bucket_src=[8]' --set 'bucket_tgt=[8]'
 
