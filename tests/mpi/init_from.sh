@@ -46,6 +46,8 @@ expect "no weights from elsewhere then" 1 "" sh -c "tail -n 30 child/run.log | s
 # What does not fit.
 expect "other sizes" 6 "does not fit the model: '.*' has another shape there" \
     train 2 wide --max_steps=1 --set init_from=parent --set src_emb_size=24
+expect "smaller ones" 6 "does not fit the model: '.*' has another shape there" \
+    train 1 narrow --max_steps=1 --set init_from=parent --set src_emb_size=8
 expect "which are allowed" 0 "warning: init_from: '.*' has another shape there" \
     train 2 wide --max_steps=2 --set init_from=parent --set src_emb_size=24 --set init_allow_missing=true
 expect "another structure" 6 "is missing there" train 1 deep --max_steps=1 --set init_from=parent --set decoder_layers=2

@@ -1,0 +1,57 @@
+/* signals.c -- tests what a signal means to a run: USR1 asks for a save, TERM and others for a stop.
+ * The same request within a fifth of a second counts once; a later one ends the process. */
+#include "../../runner/run/signals.h"
+#include "test.h"
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static void test_save(void **state)
+{
+    (void)state;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        signals_start();
+        if (signals_take_save()) _exit(1);
+        (void)raise(SIGUSR1);
+        (void)raise(SIGUSR1);
+        if (signals_stop() != 0) _exit(2);
+        if (!signals_take_save() || signals_take_save()) _exit(3);
+        (void)raise(SIGUSR1);
+        _exit(signals_take_save() && signals_stop() == 0 ? 0 : 4);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static struct stop_row {
+    const char *name;
+    int sig;
+} stop_rows[] = {{"TERM", SIGTERM}, {"INT", SIGINT}, {"USR2", SIGUSR2}, {"HUP", SIGHUP}};
+
+static void check_stop(void **state)
+{
+    const struct stop_row *r = *state;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        (void)signal(SIGHUP, SIG_DFL); /* under nohup it would stay ignored */
+        signals_start();
+        if (signals_stop() != 0) _exit(1);
+        (void)raise(r->sig);
+        (void)raise(r->sig); /* at once: the same request */
+        if (signals_stop() != r->sig || signals_take_save()) _exit(2);
+        const struct timespec later = {.tv_nsec = 300000000};
+        (void)nanosleep(&later, NULL);
+        (void)raise(r->sig);
+        _exit(3);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 128 + r->sig);
+}
+
+RD_TESTS("signals", TEST(test_save), TEST_ROWS(check_stop, stop_rows))
