@@ -35,6 +35,9 @@ static struct stop_row {
 static void check_stop(void **state)
 {
     const struct stop_row *r = *state;
+    int ends[2];
+    char alive = 0;
+    assert_int_equal(pipe(ends), 0);
     const pid_t pid = fork();
     if (pid == 0) {
         (void)signal(SIGHUP, SIG_DFL); /* under nohup it would stay ignored */
@@ -43,11 +46,15 @@ static void check_stop(void **state)
         (void)raise(r->sig);
         (void)raise(r->sig); /* at once: the same request */
         if (signals_stop() != r->sig || signals_take_save()) _exit(2);
+        if (write(ends[1], "x", 1) != 1) _exit(4); /* it has not ended yet */
         const struct timespec later = {.tv_nsec = 300000000};
         (void)nanosleep(&later, NULL);
         (void)raise(r->sig);
         _exit(3);
     }
+    (void)close(ends[1]);
+    assert_int_equal(read(ends[0], &alive, 1), 1);
+    (void)close(ends[0]);
     int status = -1;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
