@@ -282,8 +282,15 @@ static int64_t load(const char *folder, const char *prefix)
     (void)rd_ckpt_load_newest(folder, prefix, &c, warning, &st);
     must((st.code == RD_OK) == (st.msg[0] == '\0') && memchr(warning, '\0', sizeof warning));
     must((c.npz != NULL) == (st.code == RD_OK && path[0]));
-    /* `checkpoint` may name a file that is gone. */
-    must(st.code == want || (want == RD_OK && !path[0] && st.code == RD_ECKPT && warning[0]));
+    /* `checkpoint` may name a file that is gone. A folder of that name is refused. */
+    char pointer[512];
+    struct stat at;
+    (void)snprintf(pointer, sizeof pointer, "%s/checkpoint", folder);
+    const bool refused = !odd && lstat(pointer, &at) == 0 && !S_ISREG(at.st_mode);
+    if (refused)
+        must(st.code == RD_ECKPT && strstr(st.msg, "checkpoint"));
+    else
+        must(st.code == want || (want == RD_OK && !path[0] && st.code == RD_ECKPT && warning[0]));
     const int64_t step = c.npz ? c.step : -1;
     if (c.npz) {
         must(strcmp(c.path, path) == 0);

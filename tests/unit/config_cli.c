@@ -416,7 +416,7 @@ static struct typed_row {
      "eval_batch_size=3"},
     {"key: of bench mode alone",
      {"--config=x", "--num_batches=3"},
-     "--num_batches is for --mode=bench, but the mode is train; leave it out"},
+     "--num_batches is for --mode=bench, but the mode is train; here it is --max_steps=3"},
     {"key: refused there",
      {"--config=x", "--num_gpus=3"},
      "--num_gpus is for --mode=bench, but the mode is train; leave it out"},
