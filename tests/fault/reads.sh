@@ -120,9 +120,9 @@ for np in 1 2; do
     expect "np $np, a fault that stayed: the same bytes" 0 "" "$same" whole$np/model-24.npz stays/model-24.npz
 done
 stays 1 open $EMFILE "Too many open files; raise the limit of open files (ulimit -n)"
-stays 2 open $EACCES "Permission denied; check the permissions"
+[ "${CASES:-}" != all ] || stays 2 open $EACCES "Permission denied; check the permissions"
 stays 2 read $ENOMEM "Cannot allocate memory" --set data_threads=2
-stays 1 open $ESTALE "Stale file handle"
+[ "${CASES:-}" != all ] || stays 1 open $ESTALE "Stale file handle"
 
 # Steps of several batches, and batches in parts.
 for more in "--set iter_size=2" "--set deterministic=any --set micro_batches=4 --set batch_norm_samples=1"; do
@@ -180,7 +180,7 @@ gzip -k data/train.src && tar cf data/train.tar data/train.src
 while read -r path said arguments; do
     for call in open read; do
         for err in $EIO $EMFILE $EACCES $ENOMEM $ESTALE; do
-            [ "${CASES:-}" = all ] || [ $(((err + ${#path} + ${#call}) % 3)) -eq 0 ] || continue
+            [ "${CASES:-}" = all ] || [ $(((err + ${#path} + ${#call}) % 5)) -eq 0 ] || continue
             rm -rf start && cp -r parent start
             # shellcheck disable=SC2086 # several arguments
             expect "$path, error $err in $call $arguments" 3 "$said.*cannot .*'.*$path'" \
@@ -204,7 +204,7 @@ head -c 100 data/train.src.gz > data/cut.gz
 expect "a file that is cut short is bad data" 5 "cannot read 'data/cut.gz'" text cut --set source_file=data/cut.gz
 # shellcheck disable=SC2016 # the inner shell expands them
 expect "few open files" 0 "" bash -c '
-    for n in 6 7 8 9 10 11 12 13 14 16; do
+    for n in 6 8 10 12 16; do
         code=0
         (ulimit -n $n && exec "$1" --config_file=toy.json --logdir=few --max_steps=6) > few.txt 2>&1 || code=$?
         [ $code -eq 0 ] || [ $code -eq 3 ] || { echo "ulimit -n $n: $code"; tail -n 3 few.txt; exit 1; }
