@@ -26,10 +26,10 @@ nps=2 # CASES=all: also one rank, for everything
 [ "${CASES:-}" != all ] || nps="1 2"
 for np in 1 2; do
     expect "$np: the last steps were skipped" 7 "error: the result is not usable: the gradient was not finite in the last 8 steps, up to step 10" \
-        t $np last$np --max_steps=10 "${bad[@]}"
-    expect "$np: a warning at the moment" 0 "warning: step 3 skipped on all ranks: .* (1 in a row, 1 in all)" cat last$np/run.log
-    expect "$np: and one at the end" 0 "warning: 8 of the 10 steps of this run were skipped" cat last$np/run.log
-    expect "$np: the next start finds the same" 7 "the result is not usable" t $np last$np --max_steps=10 "${bad[@]}"
+        t "$np" last"$np" --max_steps=10 "${bad[@]}"
+    expect "$np: a warning at the moment" 0 "warning: step 3 skipped on all ranks: .* (1 in a row, 1 in all)" cat last"$np"/run.log
+    expect "$np: and one at the end" 0 "warning: 8 of the 10 steps of this run were skipped" cat last"$np"/run.log
+    expect "$np: the next start finds the same" 7 "the result is not usable" t "$np" last"$np" --max_steps=10 "${bad[@]}"
 done
 expect "NaN is printed without a sign" 1 "" grep -e "-nan" last1/run.log last2/run.log
 expect "and it is printed" 0 "" grep "^step 10 .* loss nan  ppl nan " last1/run.log
@@ -75,7 +75,7 @@ expect "a good last step, a bad evaluation" 7 "the result is not usable: the las
 expect "found again by the next start" 7 "the last evaluation, up to step 2, is not finite" \
     t 2 gone --mode=train_eval --max_steps=2 --set eval_frequency=2 --set eval_bleu=false "${bad[@]}"
 for np in $nps; do
-    expect "$np: eval" 7 "error: the evaluation of step 10 is not finite: loss nan; the loss of 5 of 5 batches is not" t $np last1 --mode=eval --set eval_batch_size=4
+    expect "$np: eval" 7 "error: the evaluation of step 10 is not finite: loss nan; the loss of 5 of 5 batches is not" t "$np" last1 --mode=eval --set eval_batch_size=4
 done
 expect "eval of a good model" 0 "" t 2 fine --mode=eval
 
@@ -83,7 +83,7 @@ expect "eval of a good model" 0 "" t 2 fine --mode=eval
 
 for np in $nps; do
     expect "$np: infer names the first line" 7 "error: the model's numbers were not finite for 20 of 20 lines, first for line 1; their output is blank" \
-        t $np last1 --mode=infer --inference_out=out.txt
+        t "$np" last1 --mode=infer --inference_out=out.txt
     expect "$np: its output is whole and blank" 0 "^20 0$" sh -c "echo \$(wc -l < out.txt) \$(grep -c . out.txt)"
 done
 if command -v python3 > /dev/null; then
@@ -122,9 +122,9 @@ fi
 grows=(--lr=100 --set max_grad_norm=3.0)
 for np in $nps; do
     expect "$np: diverges" 7 "the training diverges: for 100 steps, up to step 10[0-9], the loss per target was above 2[0-9.]*, divergence_limit 10 times" \
-        t $np grows$np --max_steps=300 --checkpoint_frequency=0 "${grows[@]}"
-    expect "$np: warns before" 0 "warning: the training diverges: at step [67] the loss per target is" cat grows$np/run.log
-    expect "$np: checkpoints from before stay" 0 "model-1.npz " files grows$np
+        t "$np" grows"$np" --max_steps=300 --checkpoint_frequency=0 "${grows[@]}"
+    expect "$np: warns before" 0 "warning: the training diverges: at step [67] the loss per target is" cat grows"$np"/run.log
+    expect "$np: checkpoints from before stay" 0 "model-1.npz " files grows"$np"
 done
 expect "a short run" 7 "the result is not usable: the training diverges, and at step 20, the end" t 2 short --max_steps=20 "${grows[@]}"
 expect "found again by the next start" 7 "the result is not usable: the training diverges" t 2 short --max_steps=20 "${grows[@]}"
