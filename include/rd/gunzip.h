@@ -1,8 +1,8 @@
 /* gunzip.h -- decompresses gzip, bzip2, xz and zstd for readers that read piece by piece, and
  * compares all checksums.
  *
- * libarchive ignores those of gzip, and does not see what follows a bzip2 stream. A flipped bit often
- * decompresses to something, and the run would train on damaged data. */
+ * libarchive ignores those of gzip, and does not see what follows a bzip2 stream. A flipped bit
+ * often decompresses to something, and the run would train on damaged data. */
 #ifndef RD_GUNZIP_H
 #define RD_GUNZIP_H
 
@@ -46,8 +46,8 @@ int rd_gunzip_open(rd_gunzip *g, struct archive *to);
  * end, and all checksums match; -1: rd_gunzip_failed knows why. */
 ssize_t rd_gunzip_read(rd_gunzip *g, const void **p);
 
-/* Copies at most n of the next decompressed bytes to p. Returns their number, as rd_gunzip_read. Not
- * to be mixed with the other functions that read. */
+/* Copies at most n of the next decompressed bytes to p. Returns their number, as rd_gunzip_read.
+ * Not to be mixed with the other functions that read. */
 ssize_t rd_gunzip_copy(rd_gunzip *g, void *p, size_t n);
 
 /* Returns whether decompressing failed, and puts the failure into *st. `to` reports such a failure

@@ -2,8 +2,8 @@
  *
  * A gzip file may hold several members one after the other (`cat a.gz b.gz`, bgzip). zlib compares
  * the CRC and the length at the end of each of them. Zeros may follow the last member, since tapes
- * and some copies pad files; anything else that follows is damage. libarchive decompresses bzip2, xz
- * and zstd. It ignores what follows a bzip2 stream, so this file looks there. A file that was
+ * and some copies pad files; anything else that follows is damage. libarchive decompresses bzip2,
+ * xz and zstd. It ignores what follows a bzip2 stream, so this file looks there. A file that was
  * compressed twice has two layers, each read from the one below it. */
 #include "rd/gunzip.h"
 #include <archive.h>

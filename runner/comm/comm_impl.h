@@ -42,8 +42,8 @@ struct rd_comm {
     bool shares;          /* the ranks of a host may share memory */
     float *private_arena; /* owned; the arena, if vt->arena_new made none */
     double end_s;         /* see rd_comm_end_within */
-    /* 1: a rank of this host has printed that MPI does not end. Mapped until the process ends. NULL:
-     * the ranks of the host share no memory, or there is one rank. */
+    /* 1: a rank of this host has printed that MPI does not end. Mapped until the process ends.
+     * NULL: the ranks of the host share no memory, or there is one rank. */
     atomic_int *end_said;
 };
 

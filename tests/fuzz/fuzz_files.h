@@ -1,4 +1,5 @@
-/* fuzz_files.h -- for fuzz targets: what must hold, and files in memory for functions that take a path.
+/* fuzz_files.h -- for fuzz targets: what must hold, and files in memory for functions that take a
+ * path.
  *
  * Nothing is left behind: a memory file ends with its process, and the folder is removed at exit.
  * After a crash the folder stays until the next start of any such target. */

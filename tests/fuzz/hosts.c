@@ -2,8 +2,8 @@
  * launcher's line, for the supervisor and for the doctor.
  *
  * The line that the supervisor writes without its dead hosts must name the living ones, and the
- * line that the doctor prints must have its words in a shell. The first byte chooses which hosts are
- * dead. */
+ * line that the doctor prints must have its words in a shell. The first byte chooses which hosts
+ * are dead. */
 #include "../../runner/doctor/doctor_impl.h"
 #include "../../runner/supervise/supervise_impl.h"
 #include "fuzz_files.h"

@@ -2,9 +2,9 @@
  * as the member of an archive.
  *
  * Byte 0 chooses how the file is packed from the bytes behind the first five: bits 0 to 2 the
- * compression (0: none; 5, 6: gzip and bzip2 of two halves; 7: gzip twice), bits 3 and 4 the archive
- * whose member "m" they are (0: none, 1: tar, 2: zip, 3: zip without compression). Bytes 1 to 4 are
- * a place in the file and a mask by which the byte there is changed.
+ * compression (0: none; 5, 6: gzip and bzip2 of two halves; 7: gzip twice), bits 3 and 4 the
+ * archive whose member "m" they are (0: none, 1: tar, 2: zip, 3: zip without compression). Bytes 1
+ * to 4 are a place in the file and a mask by which the byte there is changed.
  *
  * All readers must agree. What was packed must come out again, and a file with a changed byte must
  * not give other bytes, where its format has checksums. No program may be started. */

@@ -1,5 +1,5 @@
-/* gunzip.c -- tests that damage anywhere in a file compressed with bzip2, xz or zstd is seen: behind
- * its first stream, and behind what a reader wants of it. libarchive packs the files. */
+/* gunzip.c -- tests that damage anywhere in a file compressed with bzip2, xz or zstd is seen:
+ * behind its first stream, and behind what a reader wants of it. libarchive packs the files. */
 #include "../../runner/data/images_impl.h"
 #include "rd/file.h"
 #include "rd/gunzip.h"
@@ -126,8 +126,8 @@ static void check_twice(void **state)
     }
 }
 
-/* Each flipped bit of two streams is seen, or changes nothing. The first ten bytes tell what the file
- * is. */
+/* Each flipped bit of two streams is seen, or changes nothing. The first ten bytes tell what the
+ * file is. */
 static void check_flipped(void **state)
 {
     const struct filter_row *f = *state;

@@ -1,5 +1,5 @@
-/* signals.c -- tests what a signal means to a run: USR1 asks for a save, TERM and others for a stop.
- * The same request within a fifth of a second counts once; a later one ends the process. */
+/* signals.c -- tests what a signal means to a run: USR1 asks for a save, TERM and others for a
+ * stop. The same request within a fifth of a second counts once; a later one ends the process. */
 #include "../../runner/run/signals.h"
 #include "test.h"
 #include <signal.h>
