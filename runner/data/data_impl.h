@@ -91,8 +91,11 @@ size_t rd_utf8_check(const char *s, size_t n);
  * replacements to *replaced. */
 size_t rd_utf8_replace(const char *s, size_t n, char *out, int64_t *replaced);
 
-/* Returns the length without trailing white space, which is what Python's str.isspace says of valid
- * UTF-8. */
+/* Returns the number of bytes of the white space character at s, 0 if there is none. White space is
+ * what Python's str.isspace says. */
+size_t rd_utf8_space(const char *s, size_t n);
+
+/* Returns the length without trailing white space. */
 size_t rd_utf8_rstrip(const char *s, size_t n);
 
 /* ---- memory shared by the ranks of a host (share.c) ---- */

@@ -77,24 +77,32 @@ size_t rd_utf8_replace(const char *s, size_t n, char *out, int64_t *replaced)
     return m;
 }
 
-size_t rd_utf8_rstrip(const char *s, size_t n)
+size_t rd_utf8_space(const char *s, size_t n)
 {
     const unsigned char *p = (const unsigned char *)s;
-    while (n > 0) {
-        const unsigned char c = p[n - 1];
-        if (c < 0x80) {
-            if (c != ' ' && !(c >= 0x09 && c <= 0x0D) && !(c >= 0x1C && c <= 0x1F)) break;
-            n--;
-        } else if (n >= 2 && p[n - 2] == 0xC2 && (c == 0x85 || c == 0xA0)) {
-            n -= 2;
-        } else if (n >= 3 && ((p[n - 3] == 0xE1 && p[n - 2] == 0x9A && c == 0x80) || /* U+1680 */
-                              (p[n - 3] == 0xE2 && p[n - 2] == 0x80 &&
-                               (c <= 0x8A || c == 0xA8 || c == 0xA9 || c == 0xAF)) || /* U+2000.. */
-                              (p[n - 3] == 0xE2 && p[n - 2] == 0x81 && c == 0x9F) ||  /* U+205F */
-                              (p[n - 3] == 0xE3 && p[n - 2] == 0x80 && c == 0x80))) { /* U+3000 */
-            n -= 3;
+    if (n == 0) return 0;
+    if (p[0] < 0x80)
+        return p[0] == ' ' || (p[0] >= 0x09 && p[0] <= 0x0D) || (p[0] >= 0x1C && p[0] <= 0x1F);
+    if (n >= 2 && p[0] == 0xC2) return p[1] == 0x85 || p[1] == 0xA0 ? 2 : 0;
+    if (n < 3) return 0;
+    if (p[0] == 0xE2 && p[1] == 0x80) /* U+2000 to U+200A, U+2028, U+2029, U+202F */
+        return (p[2] >= 0x80 && p[2] <= 0x8A) || p[2] == 0xA8 || p[2] == 0xA9 || p[2] == 0xAF ? 3
+                                                                                              : 0;
+    static const char others[][4] = {"\xE1\x9A\x80", "\xE2\x81\x9F", "\xE3\x80\x80"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (memcmp(s, others[i], 3) == 0) return 3; /* U+1680, U+205F, U+3000 */
+    return 0;
+}
+
+size_t rd_utf8_rstrip(const char *s, size_t n)
+{
+    size_t k = 1;
+    while (n > 0 && k <= 3) {
+        if (n >= k && rd_utf8_space(s + n - k, k) == k) {
+            n -= k;
+            k = 1;
         } else {
-            break;
+            k++;
         }
     }
     return n;
