@@ -10,7 +10,7 @@
 #include <stdint.h>
 RD_C_BEGIN
 
-enum { RD_METRIC_COUNTS = 16, RD_METRIC_FIGURES = 4 };
+enum { RD_METRIC_COUNTS = 24, RD_METRIC_FIGURES = 4 };
 
 typedef struct rd_figure {
     char name[32]; /* "BLEU", "phoneme_error_rate" */
@@ -33,6 +33,11 @@ typedef struct rd_metric_def {
 
     /* Adds one sentence to the counts. */
     void (*add)(int64_t counts[RD_METRIC_COUNTS], const rd_tokens *hyp, const rd_tokens *ref);
+
+    /* The same for several references of one sentence. NULL: of them the one counts whose first
+     * figure is best. */
+    void (*add_refs)(int64_t counts[RD_METRIC_COUNTS], const rd_tokens *hyp, const rd_tokens *refs,
+                     int64_t n_refs);
 
     /* Computes the figures and returns their number. The first figure decides which checkpoint is
      * the best. */

@@ -3,8 +3,8 @@
  *
  * The figures are the same for every number of ranks: one rank computes a whole batch (decode.c),
  * rank 0 adds the losses in the order of the batches, and scores are integer counts. The loss is
- * over all samples. With multi_reference, only one sample of each source is decoded, and the target
- * with the best score counts. */
+ * over all samples. With multi_reference, only one sample of each source is decoded. Its targets
+ * count together if the metric can do that, else the target with the best score counts. */
 #include "evaluate.h"
 #include "console.h"
 #include "decode.h"
@@ -193,34 +193,61 @@ done:
     return st->code;
 }
 
-static rd_code evaluate_score(void *ctx, int64_t id, const rd_decoded *d, rd_status *st)
+/* Counts a sentence with all its references at once. */
+static rd_code score_refs(scorer *s, int64_t id, const rd_tokens *hyp,
+                          int64_t counts[RD_METRIC_COUNTS], rd_status *st)
 {
-    scorer *s = ctx;
+    rd_tokens *refs;
+    int64_t n = 0;
+    for (int64_t i = id; i >= 0; i = s->groups.next[i]) n++;
+    RD_TRY(rd_arena_get(s->arena, (size_t)n * sizeof *refs, &refs, st));
+    n = 0;
+    for (int64_t i = id; i >= 0; i = s->groups.next[i]) RD_TRY(reference(s, i, &refs[n++], st));
+    s->run->metric->add_refs(counts, hyp, refs, n);
+done:
+    return st->code;
+}
+
+/* Counts a sentence with the one of its references that scores best. */
+static rd_code score_best(scorer *s, int64_t id, const rd_tokens *hyp,
+                          int64_t best[RD_METRIC_COUNTS], rd_status *st)
+{
     const rd_metric_def *m = s->run->metric;
-    int64_t best[RD_METRIC_COUNTS] = {0};
     double best_value = 0.0;
-    rd_tokens hyp = {0};
-    rd_arena_reset(s->arena);
-    RD_TRY(rd_vocab_tokens(s->spec.tgt_vocab, d->ids, d->n, s->print_unk, s->bpe, s->arena, &hyp,
-                           st));
     for (int64_t i = id; i >= 0; i = s->groups.next ? s->groups.next[i] : -1) {
         int64_t counts[RD_METRIC_COUNTS] = {0};
         rd_figure f[RD_METRIC_FIGURES];
         rd_tokens ref = {0};
         RD_TRY(reference(s, i, &ref, st));
-        m->add(counts, &hyp, &ref);
+        m->add(counts, hyp, &ref);
         if (!s->groups.next || s->groups.next[id] < 0) {
-            memcpy(best, counts, sizeof best);
+            memcpy(best, counts, sizeof counts);
             break;
         }
         (void)m->figures(counts, f);
         if (i == id ||
             (f[0].higher_is_better ? f[0].value > best_value : f[0].value < best_value)) {
-            memcpy(best, counts, sizeof best);
+            memcpy(best, counts, sizeof counts);
             best_value = f[0].value;
         }
     }
-    for (int i = 0; i < RD_METRIC_COUNTS; i++) s->counts[i] += best[i];
+done:
+    return st->code;
+}
+
+static rd_code evaluate_score(void *ctx, int64_t id, const rd_decoded *d, rd_status *st)
+{
+    scorer *s = ctx;
+    int64_t counts[RD_METRIC_COUNTS] = {0};
+    rd_tokens hyp = {0};
+    rd_arena_reset(s->arena);
+    RD_TRY(rd_vocab_tokens(s->spec.tgt_vocab, d->ids, d->n, s->print_unk, s->bpe, s->arena, &hyp,
+                           st));
+    if (s->groups.next && s->run->metric->add_refs)
+        RD_TRY(score_refs(s, id, &hyp, counts, st));
+    else
+        RD_TRY(score_best(s, id, &hyp, counts, st));
+    for (int i = 0; i < RD_METRIC_COUNTS; i++) s->counts[i] += counts[i];
 done:
     return st->code;
 }

@@ -136,9 +136,9 @@ static const rd_option run_rows[] = {
                "in all. If the fault stays, the last step is saved and the run ends with code 3"),
     RD_OPT_NAME(run_config, metric, metric, "\"bleu\"", metrics,
                 "score of decoded sentences in evaluation"),
-    RD_OPT_BOOL(
-        run_config, multi_reference, multi_reference, "false",
-        "evaluation: samples with the same source count once, with the target that scores best"),
+    RD_OPT_BOOL(run_config, multi_reference, multi_reference, "false",
+                "evaluation: samples with the same source count once, with the target that scores "
+                "best; the metrics sacrebleu and chrf take all targets as sacreBLEU does"),
     RD_OPT_PATH(run_config, checkpoint, checkpoint, "\"newest\"",
                 "the weights that eval and infer use: newest or best of --logdir, or the path of "
                 "an .npz file"),
