@@ -66,13 +66,25 @@ static const char *evaluation_tag(const rd_figure *f, char out[64])
     return out;
 }
 
+enum { OWN_TAGS = 2 };
+
+/* Adds the tags of the figures that evaluations of the run write. train mode has no metric, but a
+ * later evaluation may write its figures. f keeps their names. */
+static void figure_tags(const rd_run *r, rd_figure f[RD_METRIC_FIGURES], const char **tags)
+{
+    const int64_t none[RD_METRIC_COUNTS] = {0};
+    const rd_metric_def *m = rd_metric_find(r->config.metric);
+    if (!m || !r->model->decode || !run_flag(r, "eval_bleu", true)) return;
+    const int n = m->figures(none, f);
+    for (int i = 0; i < n; i++) tags[i] = f[i].name;
+}
+
 rd_code recorder_new(rd_run *r, recorder **out, rd_status *st)
 {
-    static const char *const text_tags[] = {"loss", "Loss_Optimization/learning_rate",
-                                            "Eval_BLEU_Score", NULL};
-    rd_figure f = {.name = ""};
+    rd_figure f[RD_METRIC_FIGURES] = {{.name = ""}};
     char eval_tag[64] = "";
-    const char *image_tags[] = {"loss", "Loss_Optimization/learning_rate", NULL, NULL, NULL};
+    const char *tags[OWN_TAGS + RD_METRIC_FIGURES + 1] = {"loss",
+                                                          "Loss_Optimization/learning_rate"};
     char path[4200];
     json_t *flat = NULL;
     recorder *c = calloc(1, sizeof *c);
@@ -87,12 +99,14 @@ rd_code recorder_new(rd_run *r, recorder **out, rd_status *st)
     }
     RD_TRY(rd_events_new(r->cli->logdir, r->progress.step, &c->events, st));
     write_config(c, st);
-    if (run_is_image(r) && class_deciding_name(r->spec.n_classes, f.name, st)) {
-        image_tags[2] = f.name;
-        image_tags[3] = evaluation_tag(&f, eval_tag);
+    if (!run_is_image(r)) {
+        figure_tags(r, f, tags + OWN_TAGS);
+    } else if (class_deciding_name(r->spec.n_classes, f->name, st)) {
+        tags[OWN_TAGS] = f->name;
+        tags[OWN_TAGS + 1] = evaluation_tag(f, eval_tag);
     }
     flat = flat_config(r);
-    (void)rd_events_hparams(c->events, flat, run_is_image(r) ? image_tags : text_tags, st);
+    (void)rd_events_hparams(c->events, flat, tags, st);
     json_decref(flat);
     (void)rd_events_flush(c->events, st);
     RD_TRY(st->code);
