@@ -145,7 +145,7 @@ typedef struct rd_optim_config {
     double opt_momentum;
     double max_grad_norm, lars_nu, loss_scale, weight_decay;
     bool has_max_grad_norm, has_lars_nu, has_loss_scale;
-    bool weight_decay_all; /* decays RD_PARAM_NO_DECAY too */
+    bool weight_decay_all; /* decays RD_PARAM_NO_DECAY too; not for decoupled decay */
     bool has_own; /* `own` was read from a config; otherwise rd_optim_new fills in defaults */
     rd_optim_own own;
 } rd_optim_config;
@@ -156,7 +156,8 @@ extern const rd_option_group rd_group_momentum;
 /* Reads rd_group_optim, and the keys of the optimizer that the config names. */
 rd_code rd_optim_read(const rd_config *cfg, rd_mode mode, rd_optim_config *out, rd_status *st);
 /* Refuses keys that exclude each other (RD_EUSAGE): max_grad_norm beside lars_nu or the optimizer
- * lars; lars_nu beside weight_decay or the optimizer lars. */
+ * lars; lars_nu beside weight_decay or the optimizer lars; weight_decay_all beside decoupled
+ * decay. */
 rd_code rd_optim_check(const rd_optim_config *c, const rd_config *cfg, rd_status *st);
 
 /* One call of an optimizer, for the elements [lo, hi) of arrays that begin at the same element of
@@ -165,9 +166,10 @@ typedef struct rd_update {
     const rd_optim_config *c;
     const void *own; /* struct of the optimizer's group `own` */
     double lr;
-    int64_t t; /* number of the step, from 1 */
-    float *w;  /* weights */
-    float *g;  /* gradient; read only, because histograms read it afterwards */
+    double decay; /* decoupled weight decay of this parameter; 0: none, or `decays` is NULL */
+    int64_t t;    /* number of the step, from 1 */
+    float *w;     /* weights */
+    float *g;     /* gradient; read only, because histograms read it afterwards */
     float *slot[3];
     int64_t lo, hi;
     int64_t row; /* > 0: [lo, hi) is whole rows of this size, each with a gradient that is not 0 */
@@ -191,6 +193,10 @@ typedef struct rd_optimizer_def {
      * update then gets r (g + weight_decay w) for the gradient of each parameter without
      * RD_PARAM_NO_DECAY. own: as in rd_update. NULL: no trust ratio. */
     rd_trust_ratio (*trust_ratio)(const void *own);
+    /* Returns whether weight_decay applies to a parameter that is trained. It is then decoupled:
+     * the gradient does not include it, and update gets it. own: as in rd_update. NULL: the
+     * gradient includes the decay. */
+    bool (*decays)(const void *own, const rd_param *p);
     /* A loop that the compiler vectorises. The arithmetic does not depend on how [lo, hi) is
      * cut. */
     void (*update)(const rd_update *u);
@@ -228,12 +234,15 @@ typedef struct rd_optim_stats {
     double *param_norm;
     bool want_l2;    /* in: compute l2; equal on all ranks that share */
     bool want_grads; /* in: see rd_optim_step; for ranks that share */
-    double l2; /* weight_decay / 2 * sum of squares of the decayed weights, before the update */
+    /* weight_decay / 2 * sum of squares of the decayed weights, before the update. 0 for decoupled
+     * decay, which no loss has. */
+    double l2;
 } rd_optim_stats;
 /* Does one update, in the order of OpenSeq2Seq:
  *   1. gradients *= grad_scale, which is 1 / (loss_scale * weight)
  *   2. norm, clipping
- *   3. g + weight_decay w (L2: adam's moments include it, the printed loss does not)
+ *   3. g + weight_decay w (L2: adam's moments include it, the printed loss does not), unless the
+ *      optimizer decouples the decay
  *   4. LARS, the optimizer's rule
  *   5. running statistics v = momentum v + (1 - momentum) g
  *   6. rd_params_touch

@@ -68,7 +68,8 @@ rd_code rd_optim_new(const rd_optim_config *c, rd_params *p, int n_threads, rd_o
     o->damaged = -1;
     o->n_threads = n_threads < 1 ? 1 : n_threads;
     o->trust = c->has_lars_nu || def->trust_ratio;
-    o->decay = c->weight_decay != 0.0;
+    o->decay = c->weight_decay != 0.0 && !def->decays;
+    o->decoupled = c->weight_decay != 0.0 && def->decays;
     if (!c->has_own) RD_TRY(rd_optim_own_defaults(def, &o->c.own, st));
     RD_TRY(optim_cut(p, false, &o->norm, st));
     RD_TRY(optim_cut(p, def->skips_zero_rows, &o->update, st));

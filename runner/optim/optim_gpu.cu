@@ -206,6 +206,7 @@ static rd_code send_params(rd_optim_gpu *d, const rd_optim *o, rd_status *st)
         const rd_param *p = rd_params_at(o->p, i);
         rd_gpu_param *q = &list[i];
         q->decay = rd_optim_decays(o, i) ? (float)o->c.weight_decay : 0.0f;
+        q->decoupled = (float)rd_optim_decoupled(o, i);
         q->keep = (float)p->momentum;
         q->rest = (float)(1.0 - p->momentum);
         q->state = (p->flags & RD_PARAM_STATE) != 0;

@@ -11,7 +11,8 @@ typedef struct rd_gpu_block {
 } rd_gpu_block;
 
 typedef struct rd_gpu_param {
-    float decay;      /* weight decay; 0: none */
+    float decay;      /* weight decay that the gradient gets; 0: none */
+    float decoupled;  /* weight decay that the rule gets; 0: none */
     float keep, rest; /* the update of a running statistic is v = keep v + rest g */
     int32_t state;    /* RD_PARAM_STATE: a running statistic */
     int32_t no_decay; /* RD_PARAM_NO_DECAY */

@@ -52,7 +52,8 @@ struct rd_optim {
     int first_slot;         /* number of the optimizer's first slot in p */
     int n_threads;          /* number of threads of a sweep */
     bool trust;             /* LARS: each parameter has a factor */
-    bool decay;             /* weight decay is on */
+    bool decay;             /* weight decay is on, and the gradient includes it */
+    bool decoupled;         /* weight decay is on, and the optimizer decouples it */
     rd_optim_blocks norm;   /* the blocks of norms */
     rd_optim_blocks update; /* the blocks of the update; whole rows if the optimizer skips rows */
     /* [norm.n] sums of squares of gradients and weights of each block. Owned; or a part of the
@@ -88,8 +89,10 @@ static inline bool rd_optim_is_state(const rd_optim *o, int param)
 {
     return (rd_params_at(o->p, param)->flags & RD_PARAM_STATE) != 0;
 }
-/* Returns whether weight decay applies to a parameter. */
+/* Returns whether the gradient of a parameter gets weight decay. */
 bool rd_optim_decays(const rd_optim *o, int param);
+/* Returns the decoupled weight decay of a parameter; 0: none. */
+double rd_optim_decoupled(const rd_optim *o, int param);
 /* Fills the norms of *stats after the first sweep, which has set grad_norm. Returns the factor of
  * clipping. */
 double rd_optim_report(rd_optim *o, rd_optim_stats *stats);

@@ -54,6 +54,14 @@ bool rd_optim_decays(const rd_optim *o, int param)
            (o->c.weight_decay_all || !(flags & RD_PARAM_NO_DECAY));
 }
 
+double rd_optim_decoupled(const rd_optim *o, int param)
+{
+    return o->decoupled && !rd_optim_is_state(o, param) &&
+                   o->def->decays(&o->c.own, rd_params_at(o->p, param))
+               ? o->c.weight_decay
+               : 0.0;
+}
+
 /* Returns the sum over i of (x[i] scale)^2. The square of a float is exact in double. Computes
  * LANES sums side by side and adds them in order. */
 static double sum_squares(const float *restrict x, int64_t n, float scale)
@@ -141,8 +149,15 @@ static void update_block(rd_optim *o, int64_t b, int thread, float scale, float 
         return;
     }
     float *g = rd_params_grads(o->p) + k->lo, *w = rd_params_values(o->p) + k->lo;
-    rd_update u = {
-        .c = &o->c, .own = &o->c.own, .lr = lr, .t = t, .w = w, .g = g, .row = k->row, .hi = k->n};
+    rd_update u = {.c = &o->c,
+                   .own = &o->c.own,
+                   .lr = lr,
+                   .decay = rd_optim_decoupled(o, k->param),
+                   .t = t,
+                   .w = w,
+                   .g = g,
+                   .row = k->row,
+                   .hi = k->n};
     const bool decay = rd_optim_decays(o, k->param);
     scale_gradient(g, k->n, scale, clip);
     if (decay || o->trust) { /* the arena keeps the plain gradient, for histograms */

@@ -25,10 +25,12 @@ enum { TRAINING = RD_MODE_TRAIN | RD_MODE_TRAIN_EVAL | RD_MODE_BENCH };
 static const rd_option rows[] = {
     RD_OPT_NAME(T, optimizer, optimizer, NULL, names, "how weights follow from gradients",
                 RD_REQUIRED(TRAINING)),
-    RD_OPT_REAL(T, weight_decay, weight_decay, "0.0", 0.0, 1e6,
-                "L2 factor: the gradient gets weight_decay times the weight added, after clipping "
-                "and before the optimizer, so momentum and adam include it. The printed loss does "
-                "not. Biases and the factors of norms are left out"),
+    RD_OPT_REAL(
+        T, weight_decay, weight_decay, "0.0", 0.0, 1e6,
+        "L2 factor: the gradient gets weight_decay times the weight added, after clipping "
+        "and before the optimizer, so momentum and adam include it. The printed loss does "
+        "not. Biases and the factors of norms are left out. adamw: decoupled, the weight falls "
+        "by the rate times weight_decay times itself, and decay_exclude says where"),
     RD_OPT_BOOL(T, weight_decay_all, weight_decay_all, "false",
                 "weight_decay also applies to biases and the factors of norms"),
     RD_OPT_REAL(T, max_grad_norm, max_grad_norm, NULL, 1e-30, 1e30,
@@ -116,6 +118,14 @@ rd_code rd_optim_check(const rd_optim_config *c, const rd_config *cfg, rd_status
             "does",
             def->name, optimizers_where(cfg, "optimizer"), c->max_grad_norm,
             optimizers_where(cfg, "max_grad_norm"));
+    if (c->weight_decay_all && def && def->decays)
+        return rd_fail(
+            st, RD_EUSAGE,
+            "'optimizer' %s (%s) and 'weight_decay_all' (%s) exclude each other: 'decay_exclude' "
+            "says what %s decays; remove 'weight_decay_all', and set \"decay_exclude\": \"none\" "
+            "to decay all",
+            def->name, optimizers_where(cfg, "optimizer"),
+            optimizers_where(cfg, "weight_decay_all"), def->name);
     return RD_OK;
 }
 

@@ -10,7 +10,8 @@
  *     RD_GPU_RULE(momentum)
  *
  * A block of threads updates a block of at most 4096 elements. It scales and clips the gradient in
- * place. The rule gets the gradient after weight decay and the factor of LARS.
+ * place. The rule gets the gradient after weight decay and the factor of LARS. A rule with a fourth
+ * argument, `float decay`, gets the weight decay of the parameter there, and not in the gradient.
  *
  * In blocks of rows, a warp updates each row. These are the blocks of optimizers that skip rows
  * without a gradient. The warp first looks for an element that is not zero, so a row of zeros costs
@@ -27,6 +28,21 @@ static __device__ inline float rd_prepared(float g, float w, float decay, float 
     return (decay != 0.0f ? g + decay * w : g) * factor;
 }
 
+/* Whether a rule has the fourth argument. */
+template <class Rule>
+constexpr bool rd_decouples =
+    std::is_invocable<const Rule &, float &, float, float *, float>::value;
+
+template <class Rule>
+static __device__ inline void rd_apply(const Rule &rule, float &w, float g, float *slot,
+                                       float decay, float factor)
+{
+    if constexpr (rd_decouples<Rule>)
+        rule(w, g * factor, slot, decay);
+    else
+        rule(w, rd_prepared(g, w, decay, factor), slot);
+}
+
 template <class Rule>
 static __device__ inline void rd_update_one(const Rule &rule, const rd_gpu_arrays &s, int64_t i,
                                             float clip, float decay, float factor)
@@ -34,7 +50,7 @@ static __device__ inline void rd_update_one(const Rule &rule, const rd_gpu_array
     float slot[Rule::SLOTS + 1], w = s.w[i];
     const float g = s.g[i] * s.scale * clip;
     for (int k = 0; k < Rule::SLOTS; k++) slot[k] = s.slot[k][i];
-    rule(w, rd_prepared(g, w, decay, factor), slot);
+    rd_apply(rule, w, g, slot, decay, factor);
     s.g[i] = g;
     s.w[i] = w;
     for (int k = 0; k < Rule::SLOTS; k++) s.slot[k][i] = slot[k];
@@ -59,7 +75,7 @@ static __device__ inline void rd_update_four(const Rule &rule, const rd_gpu_arra
         float slot[Rule::SLOTS + 1];
         for (int k = 0; k < Rule::SLOTS; k++) slot[k] = slots[k].at[j];
         g.at[j] = g.at[j] * s.scale * clip;
-        rule(w.at[j], rd_prepared(g.at[j], w.at[j], decay, factor), slot);
+        rd_apply(rule, w.at[j], g.at[j], slot, decay, factor);
         for (int k = 0; k < Rule::SLOTS; k++) slots[k].at[j] = slot[k];
     }
     *reinterpret_cast<rd_four *>(s.g + i) = g;
@@ -77,7 +93,8 @@ static __device__ void rd_update_rows(const Rule &rule, const rd_gpu_arrays &s,
         bool any = false;
         for (int i = lane; i < b.row; i += 32) {
             const float g = s.g[lo + i] * s.scale * clip;
-            any = any || rd_prepared(g, decay != 0.0f ? s.w[lo + i] : 0.0f, decay, factor) != 0.0f;
+            const float w = decay != 0.0f && !rd_decouples<Rule> ? s.w[lo + i] : 0.0f;
+            any = any || rd_prepared(g, w, decay, factor) != 0.0f;
         }
         if (__ballot_sync(0xffffffffu, any) == 0) continue;
         for (int i = lane; i < b.row; i += 32) rd_update_one(rule, s, lo + i, clip, decay, factor);
@@ -100,15 +117,16 @@ static __global__ void __launch_bounds__(RD_BLOCK) rd_update_all(Rule rule, rd_g
             continue;
         }
         const float factor = s.factor ? s.factor[b.param] : 1.0f;
+        const float decay = rd_decouples<Rule> ? p.decoupled : p.decay;
         if (b.row > 0) {
-            rd_update_rows(rule, s, b, clip, p.decay, factor);
+            rd_update_rows(rule, s, b, clip, decay, factor);
             continue;
         }
         const int whole = b.n / 4 * 4;
         for (int i = 4 * threadIdx.x; i < whole; i += 4 * blockDim.x)
-            rd_update_four(rule, s, b.lo + i, clip, p.decay, factor);
+            rd_update_four(rule, s, b.lo + i, clip, decay, factor);
         if (whole + (int)threadIdx.x < b.n)
-            rd_update_one(rule, s, b.lo + whole + threadIdx.x, clip, p.decay, factor);
+            rd_update_one(rule, s, b.lo + whole + threadIdx.x, clip, decay, factor);
     }
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes tests/golden/optim_values.h: ten steps of every optimizer, computed without run_dist, in float64.
 
-torch.optim: sgd, momentum, nesterov, adagrad, adadelta, and their weight decay. NumPy, from the formulas of
+torch.optim: sgd, momentum, nesterov, adagrad, adadelta, and their weight decay; adamw. NumPy, from the formulas of
 TensorFlow 1.4 (LARS of images: of MLPerf): adam, rmsprop, LARS, clipping, and the rows that momentum, nesterov,
 rmsprop and adadelta skip. torch has other formulas there. Its adam has epsilon inside the bias correction. Its
 rmsprop has epsilon outside the root, the rate outside the momentum, and a mean square that starts at 0. Its
@@ -234,6 +234,20 @@ cases = [
     ("lars", "lars", 2.0, 0, 0, 0, run_numpy(Lars(2.0, 0.01, 0.0), grads), {"lars_eta": 0.01}),
     ("lars, weight decay, falling rate", "lars", 2.0, 0, 0, 0, run_numpy(Lars(2.0, 0.01, 0.1, falling=0.8), grads),
      {"lars_eta": 0.01, "weight_decay": 0.1, "falling": 0.8}),
+    ("adamw", "adamw", 0.01, 0, 0, 0, run_torch(lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.0), grads)),
+    ("adamw, weight decay", "adamw", 0.01, 0, 0, 0,
+     run_torch(lambda p: torch.optim.AdamW(decay_table(p, 0.5), lr=0.01), grads), {"weight_decay": 0.5}),
+    ("adamw, weight decay on all", "adamw", 0.01, 0, 0, 0,
+     run_torch(lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.5), grads, 0.8),
+     {"weight_decay": 0.5, "decay_exclude": '\\"none\\"', "falling": 0.8}),
+    ("adamw, other betas and epsilon", "adamw", 0.01, 0, 0, 0,
+     run_torch(lambda p: torch.optim.AdamW(decay_table(p, 0.1), lr=0.01, betas=(0.8, 0.95), eps=0.01), grads),
+     {"weight_decay": 0.1, "adam_beta1": 0.8, "adam_beta2": 0.95, "adam_epsilon": 0.01}),
+    ("adamw, untouched rows decay", "adamw", 0.01, 0, 0, 1,
+     run_torch(lambda p: torch.optim.AdamW(decay_table(p, 0.5), lr=0.01), sparse), {"weight_decay": 0.5}),
+    ("adamw, clipped", "adamw", 0.01, 3.0, 0, 0,
+     run_torch(lambda p: torch.optim.AdamW(decay_table(p, 0.5), lr=0.01), [clip(3.0)(None, g) for g in grads]),
+     {"weight_decay": 0.5}),
     ("lars, epsilon", "lars", 2.0, 0, 0, 0, run_numpy(Lars(2.0, 0.01, 0.1, eps=0.5), grads),
      {"lars_eta": 0.01, "lars_epsilon": 0.5, "weight_decay": 0.1}),
 ]

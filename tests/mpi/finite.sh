@@ -41,6 +41,21 @@ expect "no step at all" 7 "not finite in the last 1 step, up to step 1" f nan:0:
 expect "nothing to warn of" 1 "" grep -i "warning\|not finite" <(t 2 fine --max_steps=6 2>&1)
 expect "nonfinite_limit ends with the count too" 7 "warning: 5 of the 7 steps" t 2 limit --max_steps=20 --set nonfinite_limit=5 "${bad[@]}"
 
+# A skipped step is none for Adam's bias correction. With one batch and no dropout, the steps after it print the losses of a
+# run without it.
+echo "a b c" > one.src
+echo "c b a" > one.tgt
+one=(--set source_file=one.src --set target_file=one.tgt --set batch_size=1 --set num_epochs=null --set max_grad_norm=null
+    --set encoder_dp_input_keep_prob=1 --set encoder_dp_output_keep_prob=1
+    --set decoder_dp_input_keep_prob=1 --set decoder_dp_output_keep_prob=1)
+losses() { sed -n 's/.*"loss":\([^,]*\),.*/\1/p' "$1/metrics.jsonl" | tail -n 5 | tr '\n' ' '; }
+for optimizer in adam adamw; do
+    t 1 plain$optimizer --max_steps=7 "${one[@]}" --set optimizer=$optimizer > /dev/null 2>&1
+    expect "$optimizer: a skipped step" 0 "1 of the 8 steps" f nan:0:3:compute 1 skip$optimizer --max_steps=8 "${one[@]}" \
+        --set optimizer=$optimizer
+    expect "$optimizer: does not count" 0 "^$(losses plain$optimizer)\$" losses skip$optimizer
+done
+
 # ---- which checkpoints stay ----
 
 t 2 rotate --max_steps=9 --checkpoint_frequency=0 --set checkpoint_keep=2 "${bad[@]}" > /dev/null 2>&1

@@ -154,6 +154,7 @@ static void test_same_bytes(void **state)
     one_case("lars", 0.0, 0.0, 1e-3, 1);
     one_case("momentum", 1.5, 0.0, 1e-3, 1);
     one_case("adam", 1.5, 0.0, 0.0, 2);
+    one_case("adamw", 1.5, 0.0, 0.1, 2);
     one_case("adagrad", 0.0, 0.02, 0.0, 1);
 }
 

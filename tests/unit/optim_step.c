@@ -234,6 +234,7 @@ static void test_cuts(void **state)
         rd_update u = {.c = &c,
                        .own = &c.own,
                        .lr = 0.1,
+                       .decay = def->decays ? 0.5 : 0.0,
                        .t = 3,
                        .w = x[run][0],
                        .g = x[run][1],
@@ -341,7 +342,7 @@ static void test_registry(void **state)
     (void)state;
     int n;
     const rd_optimizer_def *const *defs = rd_optimizer_defs(&n);
-    assert_true(n >= 8);
+    assert_true(n >= 9);
     for (int i = 0; i < n; i++) {
         rd_status st = {0};
         rd_optim_config c;
@@ -349,7 +350,7 @@ static void test_registry(void **state)
         must_do(optim_from_keys(defs[i]->name, "", &c, &st), &st); /* its keys fit */
     }
     assert_ptr_equal(rd_optimizer_find("Adam"), rd_optimizer_find("adam"));
-    assert_null(rd_optimizer_find("adamw"));
+    assert_null(rd_optimizer_find("adamx"));
     rd_status st = {0};
     rd_optim_config c = optim_defaults;
     assert_int_equal(rd_optim_check(&c, NULL, &st), RD_OK);
@@ -390,6 +391,12 @@ static void test_exclusions(void **state)
     c.weight_decay = 1e-4;
     c.has_max_grad_norm = true;
     assert_int_equal(rd_optim_check(&c, NULL, &st), RD_OK);
+    c.weight_decay_all = true;
+    assert_int_equal(rd_optim_check(&c, NULL, &st), RD_OK);
+    c.optimizer = "adamw";
+    assert_int_equal(rd_optim_check(&c, NULL, &st), RD_EUSAGE);
+    assert_non_null(strstr(st.msg, "'weight_decay_all'"));
+    assert_non_null(strstr(st.msg, "'decay_exclude'"));
 }
 
 /* ---- running statistics, weight decay ---- */
@@ -498,12 +505,94 @@ static void test_weight_decay(void **state)
     }
 }
 
+/* adamw without gradients: each step multiplies what decays by 1 - lr weight_decay, and the moments
+ * stay 0, because they do not include the decay. A matrix may be without decay by its flag. */
+static void test_decoupled(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int n_dim;
+        int64_t dim[2];
+        unsigned flags;
+        bool decays; /* where decay_exclude is 1d */
+    } shapes[] = {{"matrix", 2, {97, 131}, 0, true}, {"table", 2, {1301, 7}, RD_PARAM_ROWS, true},
+                  {"row", 2, {1, 5}, 0, true},       {"gains", 2, {1, 6}, RD_PARAM_NO_DECAY, false},
+                  {"bias", 1, {131, 0}, 0, false},   {"norm", 1, {9, 0}, RD_PARAM_NO_DECAY, false},
+                  {"scalar", 0, {0, 0}, 0, false}};
+    enum { N = sizeof shapes / sizeof *shapes };
+    for (int all = 0; all < 2; all++) {
+        rd_status st = {0};
+        rd_params *p = NULL;
+        rd_optim *o = NULL;
+        rd_param *q[N], *mean;
+        rd_optim_config c;
+        const rd_init two = {.kind = RD_INIT_CONST, .value = 2.0};
+        must_do(optim_from_keys("adamw",
+                                all ? "\"weight_decay\": 0.5, \"decay_exclude\": \"none\""
+                                    : "\"weight_decay\": 0.5",
+                                &c, &st),
+                &st);
+        assert_int_equal(rd_params_new(&p, &st), RD_OK);
+        for (int i = 0; i < N; i++)
+            assert_int_equal(rd_params_add(p, shapes[i].name, shapes[i].n_dim, shapes[i].dim, two,
+                                           shapes[i].flags, &q[i], &st),
+                             RD_OK);
+        assert_int_equal(rd_params_add_state(p, "mean", 7, 2.0, 0.5, &mean, &st), RD_OK);
+        assert_int_equal(rd_params_seal(p, 1, NAN, &st), RD_OK);
+        assert_int_equal(test_use_device(p, &st), RD_OK);
+        assert_int_equal(rd_optim_new(&c, p, 2, &o, &st), RD_OK);
+        float *v = rd_params_values(p);
+        for (int t = 1; t <= 2; t++) {
+            memset(rd_params_grads(p), 0, (size_t)rd_params_span(p) * sizeof *v);
+            rd_optim_stats s = {.want_l2 = true};
+            update(o, p, t, 0.25, 1.0, &s);
+            assert_true(s.finite && s.grad_norm == 0.0);
+            assert_true(s.l2 == 0.0); /* no term of a loss */
+            for (int i = 0; i < N; i++) {
+                const float want = all || shapes[i].decays ? 2.0f * powf(0.875f, (float)t) : 2.0f;
+                for (int64_t k = 0; k < q[i]->n; k++)
+                    if (v[q[i]->offset + k] != want)
+                        fail_msg("%s, step %d: %g, expected %g", shapes[i].name, t,
+                                 (double)v[q[i]->offset + k], (double)want);
+                for (int64_t k = q[i]->n; k < (q[i]->n + 15) / 16 * 16; k++)
+                    assert_true(v[q[i]->offset + k] == 0.0f); /* the gap */
+            }
+            assert_true(v[mean->offset] == 2.0f * powf(0.5f, (float)t)); /* its own rule only */
+            for (int k = 0; k < rd_params_n_slots(p); k++)
+                for (int64_t i = 0; i < rd_params_trained_span(p); i++)
+                    assert_true(rd_params_slot(p, k)[i] == 0.0f);
+        }
+        rd_optim_free(o);
+        rd_params_free(p);
+    }
+}
+
+/* Spec of adamw's first step: |dw| = lr |g| / (|g| + eps), as the moments are corrected first. */
+static void test_adamw_first_step(void **state)
+{
+    (void)state;
+    fixture f;
+    setup(&f, "adamw", 1, 0, 0, 0);
+    float *g = rd_params_grads(f.p);
+    fill(&f, g, 3, false);
+    const rd_param *q = rd_params_find(f.p, "matrix");
+    for (int64_t i = q->offset; i < q->offset + q->n; i++) g[i] *= 1e-7f; /* near epsilon */
+    step(&f, 1, 1.0);
+    for (int64_t i = q->offset; i < q->offset + q->n; i++) {
+        const double a = fabs((double)g[i]), want = 0.01 * a / (a + 1e-8);
+        assert_true(fabs(fabs((double)rd_params_values(f.p)[i]) - want) <= 1e-5 * want);
+    }
+    teardown(&f);
+}
+
 #define ONE(fn, optimizer) TEST_NAMED(#fn " " optimizer, fn, optimizer)
 #define EACH(fn)                                                                                   \
     ONE(fn, "sgd"), ONE(fn, "momentum"), ONE(fn, "adam"), ONE(fn, "adagrad"), ONE(fn, "nesterov"), \
-        ONE(fn, "rmsprop"), ONE(fn, "lars"), ONE(fn, "adadelta")
+        ONE(fn, "rmsprop"), ONE(fn, "lars"), ONE(fn, "adadelta"), ONE(fn, "adamw")
 
 RD_TESTS("optim_step", EACH(test_not_finite), EACH(test_threads), EACH(test_zero_rows),
          EACH(test_cuts), TEST(test_norms), TEST(test_lars_keeps_gradients),
          TEST(test_adam_first_step), EACH(test_state), TEST(test_weight_decay),
-         TEST(test_exclusions), TEST(test_checksums), TEST(test_registry))
+         TEST(test_decoupled), TEST(test_adamw_first_step), TEST(test_exclusions),
+         TEST(test_checksums), TEST(test_registry))

@@ -26,14 +26,7 @@ static void adam_update(const rd_update *u)
     }
 }
 
-static const rd_option adam_rows[] = {
-    RD_OPT_REAL(adam_keys, adam_beta1, beta1, "0.9", 0.0, 0.999999,
-                "adam: decay of the first moment"),
-    RD_OPT_REAL(adam_keys, adam_beta2, beta2, "0.999", 0.0, 0.999999,
-                "adam: decay of the second moment"),
-    RD_OPT_REAL(adam_keys, adam_epsilon, epsilon, "1e-8", 1e-30, 1e6,
-                "adam: added to the root, outside the bias correction"),
-    RD_OPT_END};
+static const rd_option adam_rows[] = {RD_ADAM_ROWS(adam_keys), RD_OPT_END};
 static const rd_option_group adam_group = {"adam", "optimizer adam", adam_rows, sizeof(adam_keys)};
 
 RD_OPTIMIZER(adam) = {.name = "adam",
