@@ -19,8 +19,11 @@ typedef enum rd_lr_policy {
     RD_LR_DECAY,
     RD_LR_PIECEWISE,
     RD_LR_POLYNOMIAL,
-    RD_LR_COSINE
+    RD_LR_COSINE,
+    RD_LR_INV_SQRT,
+    RD_LR_WSD
 } rd_lr_policy;
+typedef enum rd_lr_inv_sqrt { RD_INV_SQRT_SOCKEYE, RD_INV_SQRT_FAIRSEQ } rd_lr_inv_sqrt;
 typedef enum rd_lr_scaling { RD_SCALE_LINEAR, RD_SCALE_SQRT, RD_SCALE_NONE } rd_lr_scaling;
 typedef enum rd_lr_unit { RD_LR_EPOCHS, RD_LR_STEPS } rd_lr_unit;
 typedef enum rd_lr_monitor { RD_MONITOR_LOSS, RD_MONITOR_FIGURE } rd_lr_monitor;
@@ -33,7 +36,9 @@ typedef struct rd_schedule_config {
     double decay_rate, min_learning_rate;
     const char *piecewise_learning_rate_schedule; /* "rate;boundary;rate;...;rate" */
     rd_lr_unit lr_boundary_unit;
-    double decay_begin_epoch, decay_end_epoch, lr_power;
+    double decay_begin_epoch, decay_end_epoch, lr_power, decay_fraction;
+    rd_lr_inv_sqrt inv_sqrt_form;
+    double warmup_init_lr;
     rd_lr_scaling lr_scaling;
     int64_t warmup_steps; /* in steps of one rank; the factor increases from 1 to f(N) */
     double warmup_epochs, warmup_start;
@@ -42,14 +47,14 @@ typedef struct rd_schedule_config {
     rd_lr_monitor plateau_monitor;
     /* Whether the config has the key. */
     bool has_policy, has_begin, has_steps, has_rate, has_staircase, has_min, has_begin_epoch,
-        has_end_epoch, has_warmup_start, has_plateau;
+        has_end_epoch, has_warmup_start, has_plateau, has_fraction, has_init_lr;
 
     /* No keys. The caller sets these fields when it knows the data. */
 
     /* Number of steps of all ranks in an epoch. 0: unknown; all schedules in epochs then stay at
      * epoch 0. */
     double epoch_steps;
-    /* End of polynomial and cosine if decay_end_epoch is missing. */
+    /* End of polynomial, cosine and wsd if decay_end_epoch is missing. */
     double end_epoch;
     /* The step since which the number of ranks and the batch size are those of today, and the steps
      * of one rank and the passes over the data before it. All 0: since the first step. */
@@ -60,8 +65,8 @@ typedef struct rd_schedule_config {
 /* The keys that all policies read. All rows of these groups fill an rd_schedule_config. */
 extern const rd_option_group rd_group_schedule;
 /* [rd_lr_policy] the keys of each policy. */
-extern const rd_option_group rd_group_policy[4];
-/* Reads all five groups. */
+extern const rd_option_group rd_group_policy[6];
+/* Reads all seven groups. */
 rd_code rd_schedule_read(const rd_config *cfg, rd_mode mode, rd_schedule_config *out,
                          rd_status *st);
 /* Returns the policy: lr_policy if it is given, else piecewise if there is a piecewise schedule,
@@ -96,10 +101,13 @@ typedef struct rd_schedule_point {
  *   warmup_steps W:  F = b + (f(N) - b) x / W                while x < W
  *   warmup_epochs W: F = b + (f(N) - b) (epoch + part) / W   while epoch < W
  * b is warmup_start f(N) if that key is given, else 1. With epochs this is what Horovod's callback
- * does for each batch. For lr_scaling none the rate is F lr_1(s, epoch). */
+ * does for each batch. For lr_scaling none the rate is F lr_1(s, epoch). lr_1 of inv_sqrt has a
+ * warm-up, and F is f(N). */
 double rd_schedule_rate(const rd_schedule_config *c, const rd_schedule_point *p);
 /* Returns lr_1(s) for a real-valued s. A schedule in epochs uses the epoch s / epoch_steps. */
 double rd_schedule_base(const rd_schedule_config *c, double step);
+/* Returns the epoch at which polynomial, cosine or wsd begins to fall, if it counts in epochs. */
+double rd_schedule_begin_epoch(const rd_schedule_config *c);
 /* Returns f(N), the factor of lr_scaling for n_ranks ranks. */
 double rd_schedule_factor(const rd_schedule_config *c, int n_ranks);
 /* Returns the step of n_ranks ranks at which one rank has done `base` steps. -1: a step before

@@ -18,8 +18,12 @@ static const char *const policies[] = {[RD_LR_DECAY] = "decay",
                                        [RD_LR_PIECEWISE] = "piecewise",
                                        [RD_LR_POLYNOMIAL] = "polynomial",
                                        [RD_LR_COSINE] = "cosine",
+                                       [RD_LR_INV_SQRT] = "inv_sqrt",
+                                       [RD_LR_WSD] = "wsd",
                                        NULL};
 static const char *const units[] = {[RD_LR_EPOCHS] = "epochs", [RD_LR_STEPS] = "steps", NULL};
+static const char *const inv_sqrt_forms[] = {
+    [RD_INV_SQRT_SOCKEYE] = "sockeye", [RD_INV_SQRT_FAIRSEQ] = "fairseq", NULL};
 static const char *const monitors[] = {
     [RD_MONITOR_LOSS] = "loss", [RD_MONITOR_FIGURE] = "figure", NULL};
 
@@ -42,13 +46,14 @@ static const rd_option rows[] = {
                 "and boundaries count steps as written"),
     RD_OPT_INT(T, warmup_steps, warmup_steps, "0", 0, MAX_STEP,
                "length of the warm-up, in which the factor of lr_scaling grows from 1 to its full "
-               "value. In steps of one rank; 0: none"),
+               "value. In steps of one rank; 0: none. inv_sqrt: length of its warm-up"),
     RD_OPT_REAL(T, warmup_epochs, warmup_epochs, "0.0", 0.0, 1e6,
                 "length of the warm-up in epochs; the factor grows with every step, as in "
                 "Horovod's examples. Not with warmup_steps"),
     RD_OPT_REAL(T, warmup_start, warmup_start, NULL, 0.0, 1.0,
                 "share of the full rate at which the warm-up begins. Without it: 1 / factor of "
-                "lr_scaling, which is the rate of one rank",
+                "lr_scaling, which is the rate of one rank. 1 / (warmup_steps + 1) gives the rates "
+                "of nanoGPT",
                 RD_GIVEN(T, has_warmup_start)),
     RD_OPT_REAL(T, plateau_factor, plateau_factor, NULL, 0.0, 0.999999,
                 "turns on reduce on plateau (train_eval mode): the rate is multiplied by this when "
@@ -73,27 +78,29 @@ const rd_option_group rd_group_schedule = {"schedule", "Learning rate", rows, si
 #define BEGIN                                                        \
     RD_OPT_INT(T, begin_decay_at, begin_decay_at, NULL, 0, MAX_STEP, \
                "first step of the decay, in steps of one rank", RD_GIVEN(T, has_begin), CARRIED)
-#define STEPS                                                                                   \
-    RD_OPT_INT(T, decay_steps, decay_steps, NULL, 1, MAX_STEP,                                  \
-               "length of a decay period, in steps of one rank. polynomial, cosine: length of " \
-               "the whole way",                                                                 \
+#define STEPS                                                                              \
+    RD_OPT_INT(T, decay_steps, decay_steps, NULL, 1, MAX_STEP,                             \
+               "length of a decay period, in steps of one rank. polynomial, cosine, wsd: " \
+               "length of the whole way down",                                             \
                RD_GIVEN(T, has_steps), CARRIED)
 #define MIN_RATE                                                                                 \
     RD_OPT_REAL(T, min_learning_rate, min_learning_rate, NULL, 0.0, 1e6,                         \
                 "lower bound of the rate while use_decay is on, before lr_scaling. polynomial, " \
-                "cosine: the rate at the end, 0 without this key",                               \
+                "cosine, wsd: the rate at the end, 0 without this key. inv_sqrt: lower bound "   \
+                "after the warm-up",                                                             \
                 RD_GIVEN(T, has_min), CARRIED)
-#define BEGIN_EPOCH                                                                        \
-    RD_OPT_REAL(T, decay_begin_epoch, decay_begin_epoch, NULL, 0.0, 1e9,                   \
-                "polynomial, cosine: epoch at which the rate begins to fall. Without it: " \
-                "warmup_epochs",                                                           \
+#define BEGIN_EPOCH                                                                         \
+    RD_OPT_REAL(T, decay_begin_epoch, decay_begin_epoch, NULL, 0.0, 1e9,                    \
+                "polynomial, cosine, wsd: epoch at which the rate begins to fall. Without " \
+                "it: warmup_epochs; wsd: decay_fraction says it",                           \
                 RD_GIVEN(T, has_begin_epoch))
 #define END_EPOCH                                                                                 \
-    RD_OPT_REAL(T, decay_end_epoch, decay_end_epoch, NULL, 0.0, 1e9,                              \
-                "polynomial, cosine: epoch at which the rate reaches min_learning_rate. Without " \
-                "it: num_epochs, or the end of the run. begin_decay_at and decay_steps say both " \
-                "in steps of one rank instead",                                                   \
-                RD_GIVEN(T, has_end_epoch))
+    RD_OPT_REAL(                                                                                  \
+        T, decay_end_epoch, decay_end_epoch, NULL, 0.0, 1e9,                                      \
+        "polynomial, cosine, wsd: epoch at which the rate reaches min_learning_rate. "            \
+        "Without it: num_epochs, or the end of the run. begin_decay_at and decay_steps say both " \
+        "in steps of one rank instead",                                                           \
+        RD_GIVEN(T, has_end_epoch))
 /* OpenSeq2Seq's configs have these keys whether they take effect or not. */
 #define CARRIED RD_CARRIED
 
@@ -128,6 +135,27 @@ static const rd_option polynomial_rows[] = {
                 "polynomial: exponent of the share of the way that is left"),
     RD_OPT_END};
 static const rd_option cosine_rows[] = {BEGIN, STEPS, MIN_RATE, BEGIN_EPOCH, END_EPOCH, RD_OPT_END};
+static const rd_option inv_sqrt_rows[] = {
+    MIN_RATE,
+    RD_OPT_ENUM(T, inv_sqrt_form, inv_sqrt_form, "\"sockeye\"", inv_sqrt_forms,
+                "inv_sqrt: what learning_rate and warmup_steps w mean. sockeye, as inv-sqrt-decay "
+                "there: learning_rate min(1, t / w) / sqrt(max(t, w)), with step t from 1. "
+                "fairseq, as inverse_sqrt there: learning_rate is the highest rate, of step w "
+                "from 0; then it falls as sqrt(w / step)"),
+    RD_OPT_REAL(T, warmup_init_lr, warmup_init_lr, "0.0", 0.0, 1e6,
+                "inv_sqrt in the form fairseq: rate of the first step", RD_GIVEN(T, has_init_lr)),
+    RD_OPT_END};
+static const rd_option wsd_rows[] = {
+    BEGIN,
+    STEPS,
+    MIN_RATE,
+    BEGIN_EPOCH,
+    END_EPOCH,
+    RD_OPT_REAL(T, decay_fraction, decay_fraction, "0.2", 1e-6, 1.0,
+                "wsd: the decay is this last part of the run, which ends at decay_end_epoch, "
+                "num_epochs or the last step. Not with begin_decay_at or decay_begin_epoch",
+                RD_GIVEN(T, has_fraction)),
+    RD_OPT_END};
 
 const rd_option_group rd_group_policy[] = {
     [RD_LR_DECAY] = {"decay", "learning rate: exponential decay, as in OpenSeq2Seq", decay_rows,
@@ -137,6 +165,11 @@ const rd_option_group rd_group_policy[] = {
     [RD_LR_POLYNOMIAL] = {"polynomial", "learning rate: a power of the way that is left",
                           polynomial_rows, sizeof(T)},
     [RD_LR_COSINE] = {"cosine", "learning rate: half a period of a cosine", cosine_rows, sizeof(T)},
+    [RD_LR_INV_SQRT] = {"inv_sqrt",
+                        "learning rate: warm-up, then the inverse square root of the step",
+                        inv_sqrt_rows, sizeof(T)},
+    [RD_LR_WSD] = {"wsd", "learning rate: warm-up, stable, then down as 1 - sqrt", wsd_rows,
+                   sizeof(T)},
 };
 
 rd_code rd_schedule_read(const rd_config *cfg, rd_mode mode, rd_schedule_config *out, rd_status *st)
@@ -154,7 +187,7 @@ rd_lr_policy rd_schedule_policy(const rd_schedule_config *c)
     return c->piecewise_learning_rate_schedule ? RD_LR_PIECEWISE : RD_LR_DECAY;
 }
 
-static bool by_steps(const rd_schedule_config *c) /* polynomial, cosine */
+static bool by_steps(const rd_schedule_config *c) /* polynomial, cosine, wsd */
 {
     return c->has_begin || c->has_steps;
 }
@@ -171,7 +204,14 @@ static double decayed(const rd_schedule_config *c, double step)
     return fmax(lr, c->min_learning_rate);
 }
 
-/* Returns the share of a polynomial or cosine schedule that is done, 0 .. 1. */
+double rd_schedule_begin_epoch(const rd_schedule_config *c)
+{
+    if (c->has_begin_epoch) return c->decay_begin_epoch;
+    if (rd_schedule_policy(c) != RD_LR_WSD) return c->warmup_epochs;
+    return (1.0 - c->decay_fraction) * (c->has_end_epoch ? c->decay_end_epoch : c->end_epoch);
+}
+
+/* Returns the share of a polynomial, cosine or wsd schedule that is done, 0 .. 1. */
 static double way(const rd_schedule_config *c, double step, double epoch)
 {
     double begin, end, x = epoch;
@@ -180,11 +220,24 @@ static double way(const rd_schedule_config *c, double step, double epoch)
         end = begin + (double)c->decay_steps;
         x = step;
     } else {
-        begin = c->has_begin_epoch ? c->decay_begin_epoch : c->warmup_epochs;
+        begin = rd_schedule_begin_epoch(c);
         end = c->has_end_epoch ? c->decay_end_epoch : c->end_epoch;
     }
     if (end <= begin) return x >= end && end > 0.0 ? 1.0 : 0.0;
     return fmin(1.0, fmax(0.0, (x - begin) / (end - begin)));
+}
+
+/* Returns the rate of inv_sqrt. Sockeye counts steps from 1, fairseq from 0. */
+static double inv_sqrt_rate(const rd_schedule_config *c, double step)
+{
+    const double w = (double)c->warmup_steps, lr = c->learning_rate;
+    if (c->inv_sqrt_form == RD_INV_SQRT_FAIRSEQ) {
+        if (step < w) return c->warmup_init_lr + (lr - c->warmup_init_lr) * step / w;
+        return fmax(c->min_learning_rate, lr * sqrt(w / step));
+    }
+    const double t = step + 1.0;
+    if (t < w) return lr * t / w / sqrt(w);
+    return fmax(c->min_learning_rate, lr / sqrt(t));
 }
 
 /* Returns lr_1(step, epoch). */
@@ -200,6 +253,10 @@ static double base_rate(const rd_schedule_config *c, double step, double epoch)
         return last + (first - last) * pow(1.0 - way(c, step, epoch), c->lr_power);
     case RD_LR_COSINE:
         return last + (first - last) * 0.5 * (1.0 + cos(pi * way(c, step, epoch)));
+    case RD_LR_WSD:
+        return last + (first - last) * (1.0 - sqrt(way(c, step, epoch)));
+    case RD_LR_INV_SQRT:
+        return inv_sqrt_rate(c, step);
     case RD_LR_PIECEWISE:
         if (rd_schedule_pieces(c->piecewise_learning_rate_schedule, &pieces, &st) != RD_OK)
             return first;
@@ -227,6 +284,7 @@ static double ramp(const rd_schedule_config *c, const rd_schedule_point *p, doub
 {
     const double f = rd_schedule_factor(c, p->n_ranks);
     const double first = c->has_warmup_start ? c->warmup_start * f : 1.0;
+    if (rd_schedule_policy(c) == RD_LR_INV_SQRT) return f; /* its warm-up is its own */
     if (step < (double)c->warmup_steps && (schedule_scaled(c) || c->has_warmup_start))
         return first + (f - first) * step / (double)c->warmup_steps;
     if (p->epoch < c->warmup_epochs)

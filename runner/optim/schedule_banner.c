@@ -95,7 +95,7 @@ static void piece_lines(const rd_schedule_config *c, int n_ranks, rd_strbuf *b)
     }
 }
 
-/* Appends the lines of a polynomial or cosine schedule: begin, half way, end. */
+/* Appends the lines of a polynomial, cosine or wsd schedule: begin, half way, end. */
 static void smooth_lines(const rd_schedule_config *c, int n_ranks, const char *name, rd_strbuf *b)
 {
     char begins[32];
@@ -106,7 +106,7 @@ static void smooth_lines(const rd_schedule_config *c, int n_ranks, const char *n
         boundary(c, n_ranks, "half way", at + c->decay_steps / 2, b);
         boundary(c, n_ranks, "end reached", at + c->decay_steps, b);
     } else {
-        const double at = c->has_begin_epoch ? c->decay_begin_epoch : c->warmup_epochs;
+        const double at = rd_schedule_begin_epoch(c);
         const double end = c->has_end_epoch ? c->decay_end_epoch : c->end_epoch;
         epoch_boundary(c, n_ranks, begins, at, b);
         epoch_boundary(c, n_ranks, "half way", at + (end - at) / 2, b);
@@ -114,10 +114,26 @@ static void smooth_lines(const rd_schedule_config *c, int n_ranks, const char *n
     }
 }
 
+/* Appends the lines of inv_sqrt: the first, highest and half of the highest rate, and the floor. */
+static void inv_sqrt_lines(const rd_schedule_config *c, int n_ranks, rd_strbuf *b)
+{
+    /* The rate of step s is that of position s + from of a sequence that falls as 1 / sqrt(s). */
+    const int64_t from = c->inv_sqrt_form == RD_INV_SQRT_FAIRSEQ ? 0 : 1;
+    const int64_t w = c->warmup_steps > 1 ? c->warmup_steps : 1, top = w - from;
+    const double highest = rd_schedule_base(c, (double)top), floor = c->min_learning_rate;
+    if (top > 0) boundary(c, n_ranks, "warm-up begins", 0, b);
+    boundary(c, n_ranks, "highest rate", top, b);
+    if (floor <= highest / 2) boundary(c, n_ranks, "half of it", 4 * w - from, b);
+    if (!(floor > 0.0)) return;
+    const double at = ceil((double)w * (highest / floor) * (highest / floor) * (1.0 - 1e-12));
+    if (at < 1e15) boundary(c, n_ranks, "floor reached", (int64_t)at - from, b);
+}
+
 static void warmup_lines(const rd_schedule_config *c, int n_ranks, rd_strbuf *b)
 {
     const double f = rd_schedule_factor(c, n_ranks);
     if (c->warmup_steps == 0 && c->warmup_epochs == 0.0) return;
+    if (rd_schedule_policy(c) == RD_LR_INV_SQRT) return;
     if (!schedule_banner_scaled(c) && !c->has_warmup_start) {
         rd_strbuf_puts(b, "  no warm-up: lr_scaling none has no factor to grow; warmup_start says "
                           "where it begins\n");
@@ -153,6 +169,12 @@ void rd_schedule_describe(const rd_schedule_config *c, int n_ranks, rd_strbuf *b
         break;
     case RD_LR_COSINE:
         smooth_lines(c, n_ranks, "cosine", b);
+        break;
+    case RD_LR_WSD:
+        smooth_lines(c, n_ranks, "wsd decay", b);
+        break;
+    case RD_LR_INV_SQRT:
+        inv_sqrt_lines(c, n_ranks, b);
         break;
     }
     if (c->has_plateau)

@@ -1,5 +1,6 @@
 /* schedule_check.c -- checks keys of the schedule that need or exclude each other. */
 #include "rd/optim.h"
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -64,7 +65,7 @@ static rd_code check_piecewise(const rd_schedule_config *c, const rd_config *cfg
     return RD_OK;
 }
 
-/* Checks polynomial and cosine. Their begin and end must be in one unit. */
+/* Checks polynomial, cosine and wsd. Their begin and end must be in one unit. */
 static rd_code check_smooth(const rd_schedule_config *c, const rd_config *cfg, rd_status *st)
 {
     const bool steps = c->has_begin || c->has_steps,
@@ -81,6 +82,17 @@ static rd_code check_smooth(const rd_schedule_config *c, const rd_config *cfg, r
             st, RD_EUSAGE,
             "%s: 'begin_decay_at' is set and 'decay_steps', the length of the way, is missing",
             schedule_check_where(cfg, "begin_decay_at"));
+    if (rd_schedule_policy(c) == RD_LR_WSD) {
+        if (c->has_steps && !c->has_begin)
+            return rd_fail(st, RD_EUSAGE,
+                           "%s: 'decay_steps' is set and 'begin_decay_at', where the decay of wsd "
+                           "begins, is missing; add it, or use 'decay_fraction' instead",
+                           schedule_check_where(cfg, "decay_steps"));
+        if (c->has_fraction && (c->has_begin || c->has_begin_epoch))
+            return exclude(cfg, "decay_fraction",
+                           c->has_begin ? "begin_decay_at" : "decay_begin_epoch",
+                           "the decay begins at one place; remove one of them", st);
+    }
     if (c->has_begin_epoch && c->has_end_epoch && c->decay_end_epoch <= c->decay_begin_epoch)
         return rd_fail(st, RD_EUSAGE,
                        "'decay_end_epoch' %g (%s) does not come after 'decay_begin_epoch' %g",
@@ -91,6 +103,47 @@ static rd_code check_smooth(const rd_schedule_config *c, const rd_config *cfg, r
             st, RD_EUSAGE,
             "'min_learning_rate' %g (%s), where the rate ends, is above 'learning_rate' %g",
             c->min_learning_rate, schedule_check_where(cfg, "min_learning_rate"), c->learning_rate);
+    return RD_OK;
+}
+
+static rd_code check_inv_sqrt(const rd_schedule_config *c, const rd_config *cfg, rd_status *st)
+{
+    const bool fairseq = c->inv_sqrt_form == RD_INV_SQRT_FAIRSEQ;
+    if (c->piecewise_learning_rate_schedule)
+        return exclude(cfg, "lr_policy", "piecewise_learning_rate_schedule", "remove one of them",
+                       st);
+    if (c->warmup_epochs > 0.0)
+        return exclude(cfg, "lr_policy", "warmup_epochs",
+                       "inv_sqrt counts in steps; write 'warmup_steps' instead", st);
+    if (c->has_warmup_start)
+        return exclude(cfg, "lr_policy", "warmup_start",
+                       "inv_sqrt has its own warm-up, which begins at 'warmup_init_lr' in the "
+                       "form fairseq; remove 'warmup_start'",
+                       st);
+    if (c->has_init_lr && !fairseq)
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: 'warmup_init_lr' is of \"inv_sqrt_form\": \"fairseq\"; remove it, or "
+                       "set that",
+                       schedule_check_where(cfg, "warmup_init_lr"));
+    if (fairseq && c->warmup_steps == 0)
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: 'inv_sqrt_form' is fairseq and 'warmup_steps', which says where the "
+                       "rate begins to fall, is missing; add it, as 4000",
+                       schedule_check_where(cfg, "inv_sqrt_form"));
+    const double w = c->warmup_steps > 1 ? (double)c->warmup_steps : 1.0;
+    const double highest = fairseq ? c->learning_rate : c->learning_rate / sqrt(w);
+    if (c->min_learning_rate > highest)
+        return rd_fail(st, RD_EUSAGE,
+                       "'min_learning_rate' %g (%s), below which the rate does not fall, is above "
+                       "%g, the highest rate of inv_sqrt",
+                       c->min_learning_rate, schedule_check_where(cfg, "min_learning_rate"),
+                       highest);
+    if (c->warmup_init_lr > c->learning_rate)
+        return rd_fail(st, RD_EUSAGE,
+                       "'warmup_init_lr' %g (%s), where the warm-up begins, is above "
+                       "'learning_rate' %g",
+                       c->warmup_init_lr, schedule_check_where(cfg, "warmup_init_lr"),
+                       c->learning_rate);
     return RD_OK;
 }
 
@@ -111,7 +164,7 @@ static rd_code check_plateau(const rd_schedule_config *c, const rd_config *cfg, 
 rd_code rd_schedule_check(const rd_schedule_config *c, const rd_config *cfg, rd_status *st)
 {
     const rd_lr_policy policy = rd_schedule_policy(c);
-    const bool smooth = policy == RD_LR_POLYNOMIAL || policy == RD_LR_COSINE;
+    const bool smooth = policy == RD_LR_POLYNOMIAL || policy == RD_LR_COSINE || policy == RD_LR_WSD;
     if (c->warmup_steps > 0 && c->warmup_epochs > 0.0)
         return exclude(cfg, "warmup_steps", "warmup_epochs",
                        "the warm-up has one length; remove one of them", st);
@@ -125,11 +178,12 @@ rd_code rd_schedule_check(const rd_schedule_config *c, const rd_config *cfg, rd_
                        "use_decay", "use_decay belongs to the policy decay; remove one of them",
                        st);
     if (!smooth && (c->has_begin_epoch || c->has_end_epoch))
-        return rd_fail(
-            st, RD_EUSAGE,
-            "%s: '%s' is of \"lr_policy\": \"polynomial\" or \"cosine\"; remove it, or set that",
-            schedule_check_where(cfg, c->has_end_epoch ? "decay_end_epoch" : "decay_begin_epoch"),
-            c->has_end_epoch ? "decay_end_epoch" : "decay_begin_epoch");
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: '%s' is of \"lr_policy\": \"polynomial\", \"cosine\" or \"wsd\"; "
+                       "remove it, or set that",
+                       schedule_check_where(cfg, c->has_end_epoch ? "decay_end_epoch"
+                                                                  : "decay_begin_epoch"),
+                       c->has_end_epoch ? "decay_end_epoch" : "decay_begin_epoch");
     if (policy == RD_LR_DECAY && c->piecewise_learning_rate_schedule)
         return exclude(cfg, "lr_policy", "piecewise_learning_rate_schedule", "remove one of them",
                        st);
@@ -138,6 +192,8 @@ rd_code rd_schedule_check(const rd_schedule_config *c, const rd_config *cfg, rd_
         RD_TRY(check_piecewise(c, cfg, st));
     else if (smooth)
         RD_TRY(check_smooth(c, cfg, st));
+    else if (policy == RD_LR_INV_SQRT)
+        RD_TRY(check_inv_sqrt(c, cfg, st));
     else
         RD_TRY(check_decay(c, cfg, st));
 done:

@@ -13,11 +13,12 @@ static const double tolerance = 1e-12;
 
 static rd_config *read_keys(const char *keys, rd_schedule_config *c)
 {
-    const rd_option_group *groups[] = {&rd_group_schedule, &rd_group_policy[0], &rd_group_policy[1],
-                                       &rd_group_policy[2], &rd_group_policy[3]};
+    const rd_option_group *groups[] = {
+        &rd_group_schedule,  &rd_group_policy[0], &rd_group_policy[1], &rd_group_policy[2],
+        &rd_group_policy[3], &rd_group_policy[4], &rd_group_policy[5]};
     rd_config *cfg = NULL;
     rd_status st = {0};
-    assert_int_equal(rd_config_new("keys", keys, strlen(keys), groups, 5, false, &cfg, &st), RD_OK);
+    assert_int_equal(rd_config_new("keys", keys, strlen(keys), groups, 7, false, &cfg, &st), RD_OK);
     assert_int_equal(rd_schedule_read(cfg, RD_MODE_TRAIN, c, &st), RD_OK);
     if (rd_schedule_check(c, cfg, &st) != RD_OK) print_error("%s\n", st.msg);
     assert_int_equal(st.code, RD_OK);

@@ -3,6 +3,8 @@
 
   piecewise            torch MultiStepLR
   polynomial, cosine   torch PolynomialLR, CosineAnnealingLR
+  nanoGPT, llm.c       their formulas of the cosine and of wsd; checked against published rates
+  Sockeye, fairseq     their formulas of the inverse square root; checked against the paper's and published rates
   warm-up              the formula of Horovod's LearningRateWarmupCallback, batch by batch
   plateau              Keras' ReduceLROnPlateau.on_epoch_end (2.2.x), rewritten below; without cool-down also torch
                        ReduceLROnPlateau, which must agree
@@ -81,6 +83,105 @@ add("cosine from epoch 2, root scaling",
      "lr_scaling": "sqrt"}, 4, 10, 0, {s: 2 * cosine[max(0, s - 20)] for s in range(71)})
 add("warm-up with root scaling", {"learning_rate": 0.5, "warmup_epochs": 3, "lr_scaling": "sqrt"}, 4, 6, 9,
     {s: 0.5 * (1 + (2 - 1) * min(1.0, (s + 1) / 18)) for s in range(30)})
+
+
+def nanogpt(i, lr, low, warmup, total):
+    """get_lr of nanoGPT's train.py."""
+    if i < warmup:
+        return lr * (i + 1) / (warmup + 1)
+    if i > total:
+        return low
+    return low + 0.5 * (1.0 + np.cos(np.pi * (i - warmup) / (total - warmup))) * (lr - low)
+
+
+def llmc(i, lr, low, warmup, total, wsd):
+    """get_learning_rate_cosine and get_learning_rate_wsd of llm.c's schedulers.h."""
+    if i < warmup:
+        return lr * (i + 1) / warmup
+    if not wsd:
+        return low + 0.5 * (1.0 + np.cos(np.pi * (i - warmup) / (total - warmup))) * (lr - low)
+    point = int(0.8 * total)
+    return lr if i < point else low + (1.0 - np.sqrt((i - point) / (total - point))) * (lr - low)
+
+
+def sockeye(t, base, warmup):
+    """LearningRateSchedulerInvSqrtDecay; t counts from 1."""
+    return base * min(1.0, t / warmup if warmup else 1.0) / np.sqrt(max(t, warmup))
+
+
+def fairseq(i, lr, first, warmup):
+    """InverseSquareRootSchedule.step_update; update i from 0."""
+    return first + i * (lr - first) / warmup if i < warmup else lr * warmup ** 0.5 * i ** -0.5
+
+
+def published(values, rate):
+    """Stops unless rate gives the published values, which have seven digits or fewer."""
+    for step, text in values.items():
+        digits = len(text.split("e")[0].replace(".", "").lstrip("0"))
+        assert float("%.*e" % (digits - 1, rate(step))) == float(text), (step, text, rate(step))
+
+
+NONE = {"lr_scaling": "none"}
+for name, lr, low, w, total, values in (
+        ("nanoGPT", 6e-4, 6e-5, 2000, 600000,
+         {0: "2.998501e-7", 1999: "5.997001e-4", 2000: "6.000000e-4", 301000: "3.300000e-4", 600000: "6.000000e-5"}),
+        ("nanoGPT, characters", 1e-3, 1e-4, 100, 5000,
+         {0: "9.900990e-6", 99: "9.900990e-4", 100: "1.000000e-3", 2550: "5.500000e-4", 5000: "1.000000e-4"})):
+    published(values, lambda i: nanogpt(i, lr, low, w, total))
+    keys = dict(NONE, learning_rate=lr, min_learning_rate=low, lr_policy="cosine", warmup_steps=w, warmup_start=1 / (w + 1),
+                decay_steps=total - w)
+    steps = sorted(set(values) | {1, w // 2, w - 1, w + 1, total // 3, total - 1, total + 1, 2 * total})
+    add(name, keys, 1, 10 ** 7, 0, {i: nanogpt(i, lr, low, w, total) for i in steps})
+for name, lr, low, w, total, wsd, values in (
+        ("llm.c, cosine", 6e-4, 0.0, 700, 18865, False,
+         {0: "8.571429e-7", 699: "6.000000e-4", 700: "6.000000e-4", 9782: "3.000259e-4", 18864: "4.486629e-12"}),
+        ("build-nanogpt", 6e-4, 6e-5, 715, 19073, False, {0: "8.391608e-7", 9894: "3.300000e-4", 19072: "6.0000e-5"}),
+        ("llm.c, wsd", 6e-4, 0.0, 700, 18865, True,
+         {15092: "6.000000e-4", 16978: "1.757922e-4", 18864: "7.951759e-8"})):
+    def rate(i):
+        return llmc(i, lr, low, w, total, wsd)
+    published(values, rate)
+    keys = dict(NONE, learning_rate=lr, min_learning_rate=low, warmup_steps=w - 1, warmup_start=1 / w,
+                lr_policy="wsd" if wsd else "cosine")
+    down = {"begin_decay_at": w, "decay_steps": total - w}
+    steps = sorted(set(values) | {1, w // 2, w - 1, w, w + 1, total // 2, int(0.8 * total), total - 1})
+    add(name, dict(keys, **({"decay_fraction": 0.2, "decay_end_epoch": 1} if wsd else down)), 1, total, 0,
+        {i: rate(i) for i in steps})
+    if wsd:  # the same in steps, to the end of the run, and by the default of decay_fraction; of four ranks, four times
+        add(name + ", by steps", dict(keys, begin_decay_at=15092, decay_steps=3773), 1, total, 0, {i: rate(i) for i in steps})
+        add(name + ", end of the run", keys, 1, 5 * 7 ** 3, total / (5 * 7 ** 3), {i: rate(i) for i in steps})
+        linear = dict(keys, begin_decay_at=15092, decay_steps=3773, lr_scaling="linear", warmup_steps=0)
+        del linear["warmup_start"]
+        add(name + ", 4 ranks", linear, 4, 1000, 0,
+            {s: 4 * rate(4 * s) for s in (200, 3772, 3773, 3774, 4000, 4244, 4716)})
+low = 0.1 * 6e-4
+add("wsd to a tenth", dict(NONE, learning_rate=6e-4, min_learning_rate=low, lr_policy="wsd", decay_fraction=0.1), 2, 100, 50,
+    {i: 6e-4 if i < 4500 else low + (1 - np.sqrt((i - 4500) / 500)) * (6e-4 - low) if i < 5000 else low
+     for i in (0, 1, 4499, 4500, 4501, 4625, 4750, 4999, 5000, 6000)})
+
+published({1: "2.5002e-7", 2000: "5.0004e-4", 4000: "1.00007e-3", 8000: "7.0716e-4", 100000: "2.0001e-4"},
+          lambda t: sockeye(t, 0.06325, 4000))
+TS = (1, 2, 3, 1999, 2000, 3999, 4000, 4001, 8000, 16000, 100000, 10 ** 6)
+for t in TS:  # section 5.3 of "Attention is all you need", with d_model = 512
+    want = 512 ** -0.5 * min(t ** -0.5, t * 4000 ** -1.5)
+    assert abs(sockeye(t, 512 ** -0.5, 4000) - want) <= 1e-15 * max(want, 1)
+inverse = {"lr_policy": "inv_sqrt", "warmup_steps": 4000}
+for name, base, w in (("Sockeye", 0.06325, 4000), ("the paper's", 512 ** -0.5, 4000), ("Sockeye, no warm-up", 0.5, 0)):
+    add("inv_sqrt, " + name, dict(NONE, **dict(inverse, learning_rate=base, warmup_steps=w)), 1, 100, 0,
+        {t - 1: sockeye(t, base, w) for t in TS})
+for n, law in ((2, "linear"), (8, "linear"), (4, "sqrt")):
+    add("inv_sqrt, Sockeye, %d ranks, %s" % (n, law), dict(inverse, learning_rate=0.06325, lr_scaling=law), n, 100, 0,
+        {s: (n if law == "linear" else n ** 0.5) * sockeye(s * n + 1, 0.06325, 4000) for s in (0, 1, 250, 499, 500, 501, 1999, 9999)})
+add("inv_sqrt, Sockeye, a floor", dict(NONE, **dict(inverse, learning_rate=0.06325, min_learning_rate=5e-4)), 1, 100, 0,
+    {t - 1: sockeye(t, 0.06325, 4000) if t <= 4000 else max(5e-4, sockeye(t, 0.06325, 4000)) for t in TS})
+IS = (0, 1, 2, 1999, 2000, 3999, 4000, 4001, 8000, 16000, 100000, 10 ** 6)
+for first in (0.0, 1e-7):
+    keys = dict(NONE, **dict(inverse, learning_rate=5e-4, inv_sqrt_form="fairseq"))
+    if first:
+        keys["warmup_init_lr"] = first
+    add("inv_sqrt, fairseq from %g" % first, keys, 1, 100, 0, {i: fairseq(i, 5e-4, first, 4000) for i in IS})
+add("inv_sqrt, fairseq, 4 ranks", dict(inverse, learning_rate=5e-4, inv_sqrt_form="fairseq", warmup_init_lr=1e-7), 4, 100, 0,
+    {s: 4 * fairseq(4 * s, 5e-4, 1e-7, 4000) for s in (0, 1, 500, 999, 1000, 1001, 4000, 10 ** 5)})
 
 
 class KerasPlateau:

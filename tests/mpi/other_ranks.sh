@@ -208,6 +208,14 @@ rates "polynomial by epochs" 'n * (0.002 + 0.008 * (1 - e / 0.5))' --set lr_poli
     --set min_learning_rate=0.002
 rates cosine 'n * 0.01 * 0.5 * (1 + cos(3.14159265358979 * min(1, x / 40)))' --set lr_policy=cosine --set decay_steps=40
 rates "cosine by epochs" 'n * 0.01 * 0.5 * (1 + cos(3.14159265358979 * e))' --set lr_policy=cosine --set decay_end_epoch=1
+rates wsd 'n * 0.01 * (1 - sqrt(min(1, max(0, (x - 8) / 40))))' --set lr_policy=wsd --set begin_decay_at=8 \
+    --set decay_steps=40
+rates "wsd by epochs" 'n * (0.002 + 0.008 * (1 - sqrt(max(0, (e - 0.25) / 0.75))))' --set lr_policy=wsd \
+    --set decay_fraction=0.75 --set decay_end_epoch=1 --set min_learning_rate=0.002
+rates "inv_sqrt of Sockeye" 'n * 0.01 * min(1, (x + 1) / 16) / sqrt(x + 1 > 16 ? x + 1 : 16)' --set lr_policy=inv_sqrt \
+    --set warmup_steps=16
+rates "inv_sqrt of fairseq" 'sqrt(n) * (x < 16 ? 0.001 + 0.009 * x / 16 : 0.01 * sqrt(16 / x))' --set lr_policy=inv_sqrt \
+    --set inv_sqrt_form=fairseq --set warmup_init_lr=0.001 --set warmup_steps=16 --set lr_scaling=sqrt
 rates "warm-up" '0.01 * (1 + (n - 1) * min(1, x / 32))' --set warmup_steps=32
 rates "warm-up by epochs" '0.01 * (e < 0.4 ? 1 + (n - 1) * min(1, (e + p) / 0.4) : n)' --set warmup_epochs=0.4
 rates "warm-up from a start" '0.01 * n * (0.2 + 0.8 * min(1, x / 32))' --set warmup_steps=32 --set warmup_start=0.2

@@ -48,8 +48,8 @@ CHANGELOG.md            2560
 CONTRIBUTING.md         6656
 configs/README.md       8192
 configs/DATA.md         4096
-configs/KEYS.md        40960
-configs/MIGRATING.md    7168
+configs/KEYS.md        45056
+configs/MIGRATING.md    8192
 docker/README.md       14500
 docker/MESSAGES.md     16384
 logs/README.md          8192

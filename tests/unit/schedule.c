@@ -71,6 +71,31 @@ static const rd_schedule_config moved_cosine = {.learning_rate = 0.1,
                                                 .has_steps = true,
                                                 .decay_steps = 160,
                                                 MOVED};
+static const rd_schedule_config moved_wsd = {.learning_rate = 0.1,
+                                             .has_policy = true,
+                                             .lr_policy = RD_LR_WSD,
+                                             .decay_fraction = 0.5,
+                                             .end_epoch = 4,
+                                             MOVED};
+static const rd_schedule_config moved_sockeye = {.learning_rate = 0.6,
+                                                 .has_policy = true,
+                                                 .lr_policy = RD_LR_INV_SQRT,
+                                                 .warmup_steps = 100,
+                                                 MOVED};
+static const rd_schedule_config moved_fairseq = {.learning_rate = 0.1,
+                                                 .has_policy = true,
+                                                 .lr_policy = RD_LR_INV_SQRT,
+                                                 .inv_sqrt_form = RD_INV_SQRT_FAIRSEQ,
+                                                 .warmup_init_lr = 0.02,
+                                                 .warmup_steps = 100,
+                                                 MOVED};
+static const rd_schedule_config moved_fairseq_none = {.learning_rate = 0.1,
+                                                      .has_policy = true,
+                                                      .lr_policy = RD_LR_INV_SQRT,
+                                                      .inv_sqrt_form = RD_INV_SQRT_FAIRSEQ,
+                                                      .warmup_steps = 100,
+                                                      .lr_scaling = RD_SCALE_NONE,
+                                                      MOVED};
 static const rd_schedule_config moved_warm = {.learning_rate = 0.001, .warmup_steps = 120, MOVED};
 static const rd_schedule_config moved_warm_by_epochs = {
     .learning_rate = 0.001, .warmup_epochs = 2, MOVED};
@@ -100,6 +125,19 @@ static const struct row {
     {"more ranks, polynomial by epochs: half way", &moved_polynomial_by_epochs, 55, 4, 0.2},
     {"more ranks, cosine: half way", &moved_cosine, 55, 4, 0.2},
     {"more ranks, cosine: three quarters", &moved_cosine, 65, 4, 0.4 * 0.14644660940672624},
+    /* The decay is epochs 2 to 4, and step 80 is epoch 2. A quarter of it is done at step 92.5. */
+    {"more ranks, wsd: last step before the decay", &moved_wsd, 79, 4, 0.4},
+    {"more ranks, wsd: the decay begins", &moved_wsd, 80, 4, 0.4},
+    {"more ranks, wsd: 18 % of the decay", &moved_wsd, 89, 4, 0.4 * (1 - 0.42426406871192851)},
+    {"more ranks, wsd: end", &moved_wsd, 130, 4, 0.0},
+    /* Step 44 is step 56 of one rank, and the 57th. */
+    {"more ranks, inv_sqrt of Sockeye: warm-up", &moved_sockeye, 44, 4, 4 * 0.6 * 57 / 1000},
+    {"more ranks, inv_sqrt of Sockeye: falls", &moved_sockeye, 130, 4,
+     4 * 0.6 / 20.024984394500787 /* root of 401 */},
+    {"more ranks, inv_sqrt of fairseq: warm-up", &moved_fairseq, 50, 4, 4 * (0.02 + 0.08 * 0.8)},
+    {"more ranks, inv_sqrt of fairseq: highest", &moved_fairseq, 55, 4, 0.4},
+    {"more ranks, inv_sqrt of fairseq: half", &moved_fairseq, 130, 4, 0.2},
+    {"more ranks, inv_sqrt of fairseq, none: half", &moved_fairseq_none, 400, 4, 0.05},
     {"more ranks, warm-up: a third", &moved_warm, 40, 4, 0.002},
     {"more ranks, warm-up: last step", &moved_warm, 59, 4, 0.001 * (1 + 3 * 116.0 / 120)},
     {"more ranks, warm-up: done", &moved_warm, 60, 4, 0.004},
@@ -272,19 +310,47 @@ static const struct bad {
     {"\"lr_policy\": \"polynomial\", \"min_learning_rate\": 2", "'min_learning_rate'",
      "'learning_rate'"},
     {"\"plateau_patience\": 3", "'plateau_patience'", "'plateau_factor'"},
+    {"\"lr_policy\": \"wsd\", \"decay_steps\": 5", "'decay_steps'", "'begin_decay_at'"},
+    {"\"lr_policy\": \"wsd\", \"begin_decay_at\": 5", "'begin_decay_at'", "'decay_steps'"},
+    {"\"lr_policy\": \"wsd\", \"begin_decay_at\": 5, \"decay_steps\": 9, \"decay_fraction\": 0.1",
+     "'decay_fraction'", "'begin_decay_at'"},
+    {"\"lr_policy\": \"wsd\", \"decay_begin_epoch\": 5, \"decay_fraction\": 0.1",
+     "'decay_fraction'", "'decay_begin_epoch'"},
+    {"\"lr_policy\": \"wsd\", \"begin_decay_at\": 5, \"decay_steps\": 9, \"decay_end_epoch\": 2",
+     "'decay_steps'", "'decay_end_epoch'"},
+    {"\"lr_policy\": \"wsd\", \"min_learning_rate\": 2", "'min_learning_rate'", "'learning_rate'"},
+    {"\"lr_policy\": \"wsd\", \"use_decay\": true", "'lr_policy'", "'use_decay'"},
+    {"\"lr_policy\": \"wsd\", \"piecewise_learning_rate_schedule\": \"1;2;0.1\"", "'lr_policy'",
+     "'piecewise_learning_rate_schedule'"},
+    {"\"lr_policy\": \"inv_sqrt\", \"use_decay\": true", "'lr_policy'", "'use_decay'"},
+    {"\"lr_policy\": \"inv_sqrt\", \"piecewise_learning_rate_schedule\": \"1;2;0.1\"",
+     "'lr_policy'", "'piecewise_learning_rate_schedule'"},
+    {"\"lr_policy\": \"inv_sqrt\", \"warmup_epochs\": 2", "'lr_policy'", "'warmup_steps'"},
+    {"\"lr_policy\": \"inv_sqrt\", \"warmup_steps\": 2, \"warmup_start\": 0.0", "'warmup_start'",
+     "'warmup_init_lr'"},
+    {"\"lr_policy\": \"inv_sqrt\", \"warmup_init_lr\": 0.0", "'warmup_init_lr'", "fairseq"},
+    {"\"lr_policy\": \"inv_sqrt\", \"inv_sqrt_form\": \"fairseq\"", "'inv_sqrt_form'",
+     "'warmup_steps'"},
+    {"\"lr_policy\": \"inv_sqrt\", \"inv_sqrt_form\": \"fairseq\", \"warmup_steps\": 9, "
+     "\"warmup_init_lr\": 2",
+     "'warmup_init_lr'", "'learning_rate'"},
+    {"\"lr_policy\": \"inv_sqrt\", \"warmup_steps\": 400, \"min_learning_rate\": 0.06",
+     "'min_learning_rate' 0.06", "0.05"},
+    {"\"lr_policy\": \"inv_sqrt\", \"decay_end_epoch\": 5", "'decay_end_epoch'", "wsd"},
 };
 
 static void check_bad(void **state)
 {
     const struct bad *b = *state;
-    const rd_option_group *groups[] = {&rd_group_schedule, &rd_group_policy[0], &rd_group_policy[1],
-                                       &rd_group_policy[2], &rd_group_policy[3]};
+    const rd_option_group *groups[] = {
+        &rd_group_schedule,  &rd_group_policy[0], &rd_group_policy[1], &rd_group_policy[2],
+        &rd_group_policy[3], &rd_group_policy[4], &rd_group_policy[5]};
     char text[300];
     rd_config *cfg = NULL;
     rd_schedule_config c;
     rd_status st = {0};
     snprintf(text, sizeof text, "{\"learning_rate\": 1.0, %s}", b->keys);
-    assert_int_equal(rd_config_new("x.json", text, strlen(text), groups, 5, false, &cfg, &st),
+    assert_int_equal(rd_config_new("x.json", text, strlen(text), groups, 7, false, &cfg, &st),
                      RD_OK);
     assert_int_equal(rd_schedule_read(cfg, RD_MODE_TRAIN, &c, &st), RD_OK);
     assert_int_equal(rd_schedule_check(&c, cfg, &st), RD_EUSAGE);
@@ -323,6 +389,32 @@ static const rd_schedule_config watched = {.learning_rate = 1.0,
 static const rd_schedule_config no_ramp = {
     .learning_rate = 1.0, .lr_scaling = RD_SCALE_NONE, .warmup_epochs = 5};
 
+static const rd_schedule_config sockeye = {.learning_rate = 0.06325,
+                                           .has_policy = true,
+                                           .lr_policy = RD_LR_INV_SQRT,
+                                           .warmup_steps = 4000,
+                                           .lr_scaling = RD_SCALE_NONE};
+static const rd_schedule_config sockeye_flat = {.learning_rate = 0.5,
+                                                .has_policy = true,
+                                                .lr_policy = RD_LR_INV_SQRT,
+                                                .min_learning_rate = 0.1};
+static const rd_schedule_config fairseq = {.learning_rate = 5e-4,
+                                           .has_policy = true,
+                                           .lr_policy = RD_LR_INV_SQRT,
+                                           .inv_sqrt_form = RD_INV_SQRT_FAIRSEQ,
+                                           .warmup_init_lr = 1e-7,
+                                           .warmup_steps = 4000,
+                                           .min_learning_rate = 1e-4};
+static const rd_schedule_config llmc_wsd = {.learning_rate = 6e-4,
+                                            .has_policy = true,
+                                            .lr_policy = RD_LR_WSD,
+                                            .decay_fraction = 0.2,
+                                            .warmup_steps = 699,
+                                            .warmup_start = 1.0 / 700,
+                                            .has_warmup_start = true,
+                                            .lr_scaling = RD_SCALE_NONE,
+                                            .epoch_steps = 18865,
+                                            .end_epoch = 1};
 static const struct banner {
     const char *name;
     const rd_schedule_config *c;
@@ -366,6 +458,29 @@ static const struct banner {
      "  cosine begins      epoch 10 = step 1000, rate 0.2\n"
      "  half way           epoch 50 = step 5000, rate 0.1\n"
      "  end reached        epoch 90 = step 9000, rate 0\n"},
+    {"banner: inv_sqrt", &sockeye, 8,
+     "config 0.06325, lr_scaling none for 8 ranks: factor 1, effective 0.06325\n"
+     "  warm-up begins     step 0, rate 2.50018e-07\n"
+     "  highest rate       step 3999, rate 0.00100007\n"
+     "  half of it         step 15999, rate 0.000500035\n"},
+    {"banner: inv_sqrt without a warm-up, with a floor", &sockeye_flat, 1,
+     "config 0.5, lr_scaling linear for 1 rank: factor 1, effective 0.5\n"
+     "  highest rate       step 0, rate 0.5\n"
+     "  half of it         step 3, rate 0.25\n"
+     "  floor reached      step 24, rate 0.1\n"},
+    {"banner: inv_sqrt of fairseq", &fairseq, 2,
+     "config 0.0005, lr_scaling linear for 2 ranks: factor 2, effective 0.001\n"
+     "  warm-up begins     step 0, rate 2e-07\n"
+     "  highest rate       step 2000 (config: 4000), rate 0.001\n"
+     "  half of it         step 8000 (config: 16000), rate 0.0005\n"
+     "  floor reached      step 50000 (config: 100000), rate 0.0002\n"},
+    {"banner: wsd", &llmc_wsd, 4,
+     "config 0.0006, lr_scaling none for 4 ranks: factor 1, effective 0.0006\n"
+     "  warm-up begins     rate 8.57143e-07\n"
+     "  warm-up ends       step 699, rate 0.0006\n"
+     "  wsd decay begins   epoch 0.8 = step 15092, rate 0.0006\n"
+     "  half way           epoch 0.9 = step 16979, rate 0.00017568\n"
+     "  end reached        epoch 1 = step 18865, rate 0\n"},
     {"banner: more ranks", &moved_decay, 4,
      "config 0.1, lr_scaling linear for 4 ranks: factor 4, effective 0.4\n"
      "  decay begins       step 55 (config: 100), rate 0.4\n"
