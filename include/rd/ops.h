@@ -97,6 +97,35 @@ rd_var *rd_op_attention_decoder(rd_tape *t, const rd_attn_decoder *d, rd_var *em
                                 rd_var *keys, rd_var *query_kernel, rd_var *v, rd_var *g, rd_var *b,
                                 rd_var *W_in, rd_var *b_in, rd_var *const *w, rd_var **ctx);
 
+/* ---- Transformers: rows are stored sentence after sentence ---- */
+/* Scaled dot-product attention with several heads (Vaswani et al. 2017):
+ *   o_i = sum_j drop(p_ij) v_j,   p_i = softmax_j(scale q_i . k_j)
+ * separately for each sequence and head. Columns [q_at + h head, q_at + (h + 1) head) of the
+ * queries are head h. Key and value head g serves the query heads g n_heads / n_kv_heads and on
+ * (grouped heads). */
+typedef struct rd_attend {
+    int64_t n_heads, n_kv_heads; /* n_heads is a multiple of n_kv_heads */
+    int64_t head;                /* width of a head */
+    int64_t q_at, k_at, v_at;    /* first column of queries, keys and values */
+    float scale;
+    /* Query i of a sequence sees its keys 0 .. i + k_len - q_len. false: all keys. */
+    bool causal;
+    int64_t n;                      /* number of sequences */
+    const int64_t *q_first, *q_len; /* [n] query rows; they follow each other without a gap */
+    const int64_t *k_first, *k_len; /* [n] key rows, at least 1; causal: at least q_len */
+    const int64_t *sample;          /* [n] global sample ids; may be NULL without dropout */
+    /* Key j of sequence s is row key_row[k_first[s] + j]; NULL: row k_first[s] + j. With it there
+     * is no backward pass. */
+    const int32_t *key_row;
+    int64_t n_key_row; /* number of entries of key_row */
+    /* Dropout of p. Head h has site + h. The mask of (sample, query i, key j) is element j of the
+     * row (sample, i) of rd_philox_keep. */
+    rd_dropout drop;
+} rd_attend;
+/* Returns (Nq, n_heads head). queries: (Nq, ...). keys: (Nk, ...), with keys and values; it may be
+ * the same variable as queries. No array of n_heads x q_len x k_len numbers is stored. */
+rd_var *rd_op_attend(rd_tape *t, const rd_attend *a, rd_var *queries, rd_var *keys);
+
 typedef struct rd_xent {
     const int32_t *target; /* [N] index of the right class of each row */
     float temperature;     /* logits are divided by the temperature */

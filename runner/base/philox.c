@@ -88,12 +88,17 @@ void rd_philox_uniform(rd_key key, uint64_t hi, int64_t n, float *out)
     }
 }
 
+/* An element with the 16 bits b is kept if b < limit: all at p = 1, none at p = 0 or NaN. */
+static uint32_t keep_limit(float p)
+{
+    return p >= 1.0f ? 65536u : p > 0.0f ? (uint32_t)lrintf(p * 65536.0f) : 0u;
+}
+
 void rd_philox_keep(rd_key key, uint64_t sample, uint32_t t, float p, int64_t n, uint8_t *keep)
 {
     const uint32_t s0 = (uint32_t)sample, s1 = (uint32_t)(sample >> 32);
     rd_assert(n >= 0);
-    /* An element with the 16 bits b is kept if b < limit: all at p = 1, none at p = 0 or NaN. */
-    const uint32_t limit = p >= 1.0f ? 65536u : p > 0.0f ? (uint32_t)lrintf(p * 65536.0f) : 0u;
+    const uint32_t limit = keep_limit(p);
     for (int64_t at = 0; at < n; at += 8 * LANES) {
         lanes x;
         uint32_t flags[2 * LANES]; /* one byte per element; block i: flags[2i], flags[2i + 1] */
@@ -120,6 +125,40 @@ void rd_philox_keep(rd_key key, uint64_t sample, uint32_t t, float p, int64_t n,
             memcpy(keep + at, flags, 8 * LANES);
         else
             memcpy(keep + at, flags, (size_t)left);
+    }
+}
+
+void rd_philox_keep_bits(rd_key key, uint64_t sample, uint32_t t0, int64_t rows, float p, int64_t n,
+                         uint8_t *bits, int64_t ld)
+{
+    const uint32_t s0 = (uint32_t)sample, s1 = (uint32_t)(sample >> 32), limit = keep_limit(p);
+    const int64_t per_row = (n + 7) / 8;
+    rd_assert(n >= 0 && rows >= 0 && ld >= per_row);
+    int64_t row = 0, block = 0;
+    while (per_row > 0 && row < rows) {
+        lanes x;
+        uint32_t flags[LANES];
+        uint8_t *at[LANES];
+        int used = 0;
+        for (int i = 0; i < LANES; i++) {
+            x.w[0][i] = s0;
+            x.w[1][i] = s1;
+            x.w[2][i] = t0 + (uint32_t)row;
+            x.w[3][i] = (uint32_t)block;
+            if (row >= rows) continue; /* the lane computes a block that nobody reads */
+            at[used++] = bits + row * ld + block;
+            if (++block == per_row) block = 0, row++;
+        }
+        philox_lanes(&x, key);
+#pragma omp simd
+        for (int i = 0; i < LANES; i++) {
+            uint32_t f = 0;
+            for (int j = 0; j < 4; j++)
+                f |= (uint32_t)((x.w[j][i] & 0xFFFFu) < limit) << 2 * j |
+                     (uint32_t)((x.w[j][i] >> 16) < limit) << (2 * j + 1);
+            flags[i] = f;
+        }
+        for (int i = 0; i < used; i++) *at[i] = (uint8_t)flags[i];
     }
 }
 

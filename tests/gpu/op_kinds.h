@@ -69,6 +69,51 @@ static void xent_apply(trial *t)
     for (int64_t i = 0; i < N && t->loss; i++) *by_row += (double)nll[i] * (double)(i + 1);
 }
 
+/* size: query heads, key heads, width of a head, causal, then queries and keys of up to three
+ * sequences. number: the probability to keep. One variable has queries, keys and values if the keys
+ * are those of the queries. */
+static bool attend_is_self(const trial *t)
+{
+    const int64_t *s = t->c->size;
+    return s[4] == s[5] && s[6] == s[7] && s[8] == s[9];
+}
+static void attend_declare(trial *t)
+{
+    const int64_t *s = t->c->size, wq = s[0] * s[2], wk = s[1] * s[2];
+    matrix(t, s[4] + s[6] + s[8], attend_is_self(t) ? wq + 2 * wk : wq);
+    if (!attend_is_self(t)) matrix(t, s[5] + s[7] + s[9], 2 * wk);
+}
+static void attend_apply(trial *t)
+{
+    const int64_t *s = t->c->size, wq = s[0] * s[2], wk = s[1] * s[2], n = s[8] ? 3 : s[6] ? 2 : 1;
+    int64_t *at[5];
+    for (int i = 0; i < 5; i++) at[i] = step_memory(t, n, sizeof **at);
+    for (int64_t i = 0; i < n; i++) {
+        at[1][i] = s[4 + 2 * i];
+        at[3][i] = s[5 + 2 * i];
+        at[4][i] = 77 + 1000 * i;
+        at[0][i] = i ? at[0][i - 1] + at[1][i - 1] : 0;
+        at[2][i] = i ? at[2][i - 1] + at[3][i - 1] : 0;
+    }
+    const bool self = attend_is_self(t);
+    const rd_attend a = {.n_heads = s[0],
+                         .n_kv_heads = s[1],
+                         .head = s[2],
+                         .k_at = self ? wq : 0,
+                         .v_at = self ? wq + wk : wk,
+                         .scale = 1.0f / sqrtf((float)s[2]),
+                         .causal = s[3] != 0,
+                         .n = n,
+                         .q_first = at[0],
+                         .q_len = at[1],
+                         .k_first = at[2],
+                         .k_len = at[3],
+                         .sample = at[4],
+                         .drop = {3, 1, 9, (float)t->c->number[0]}};
+    rd_var *q = input(t, 0);
+    give(t, rd_op_attend(t->h.tape, &a, q, self ? q : input(t, 1)));
+}
+
 static void class_declare(trial *t)
 {
     matrix(t, t->c->size[0], t->c->size[1]);
@@ -409,6 +454,7 @@ static void cast_apply(trial *t)
     .op = "linear", .declare = linear_declare, .apply = linear_apply, .narrow = true, .wide = true
 #define PICK .op = "pick", .declare = pick_declare, .apply = pick_apply
 #define XENT .op = "softmax_xent", .declare = xent_declare, .apply = xent_apply, .is_loss = true
+#define ATTEND .op = "attend", .declare = attend_declare, .apply = attend_apply
 #define CLASS .op = "class_loss", .declare = class_declare, .apply = class_apply
 #define RNN .op = "rnn_layer", .declare = rnn_declare, .apply = rnn_apply
 #define DECODER .op = "attention_decoder", .declare = decoder_declare, .apply = decoder_apply

@@ -94,6 +94,32 @@ static void test_keep_limit(void **state)
     }
 }
 
+/* The bits of several rows are those of rd_philox_keep, row by row. */
+static void test_keep_bits(void **state)
+{
+    static const int64_t widths[] = {0, 1, 7, 8, 9, 63, 64, 65, 300}, heights[] = {0, 1, 3, 17};
+    static const float probabilities[] = {0.0f, 0.1f, 0.9f, 1.0f, NAN};
+    enum { LD = 40, MOST = 17 };
+    (void)state;
+    for (size_t k = 0; k < sizeof widths / sizeof *widths; k++)
+        for (size_t h = 0; h < sizeof heights / sizeof *heights; h++)
+            for (size_t j = 0; j < sizeof ps / sizeof *ps; j++) {
+                const int64_t n = widths[k], rows = heights[h];
+                const uint64_t sample = UINT64_C(0x123456789) + k;
+                const rd_key key = rd_key_make(3, RD_RNG_TEST, h, j);
+                uint8_t bits[(MOST + 1) * LD], keep[304];
+                memset(bits, 77, sizeof bits);
+                rd_philox_keep_bits(key, sample, 5, rows, probabilities[j], n, bits, LD);
+                for (int64_t r = 0; r < rows; r++) {
+                    rd_philox_keep(key, sample, 5 + (uint32_t)r, probabilities[j], n, keep);
+                    for (int64_t i = 0; i < n; i++)
+                        assert_int_equal(bits[r * LD + i / 8] >> i % 8 & 1, keep[i]);
+                    assert_int_equal(bits[r * LD + (n + 7) / 8], 77); /* nothing behind the row */
+                }
+                assert_int_equal(bits[rows * LD], 77);
+            }
+}
+
 static void test_keep_rate(void **state)
 {
     (void)state;
@@ -188,6 +214,6 @@ static void test_permute_spreads(void **state)
 }
 
 RD_TESTS("philox", TEST_ROWS(test_known_answer, kats), TEST(test_keep_equals_single_blocks),
-         TEST(test_uniform_equals_single_blocks), TEST(test_keep_limit), TEST(test_keep_rate),
-         TEST(test_keys_differ), TEST(test_permute), TEST(test_permute_is_even),
-         TEST(test_permute_spreads))
+         TEST(test_uniform_equals_single_blocks), TEST(test_keep_limit), TEST(test_keep_bits),
+         TEST(test_keep_rate), TEST(test_keys_differ), TEST(test_permute),
+         TEST(test_permute_is_even), TEST(test_permute_spreads))

@@ -1,0 +1,583 @@
+/* attend.c -- scaled dot-product attention in blocks, with dropout by position.
+ *
+ * Forward keeps for each query row a running maximum m and sum l, so that no row of probabilities is
+ * stored whole (Milakov and Gimelshein 2018; Dao et al. 2022):
+ *
+ *     S = scale Q K^T,  m' = max(m, max S),  P = exp(S - m'),
+ *     l = l exp(m - m') + sum P,  O = O exp(m - m') + drop(P) V;   at the end O / l, lse = m + log l
+ *
+ * Backward computes P = exp(S - lse) again, and with M the mask times 1 / keep:
+ *
+ *     D_i = dO_i . O_i,  dV += (P M)^T dO,  dS = P (dO V^T M - D) scale,  dQ += dS K,  dK += dS^T Q
+ *
+ * One thread owns one sequence and key head: no sum depends on the number of threads or on the other
+ * sequences of the batch. Operations: 4 q k head forward and 10 q k head backward for each head of q
+ * queries and k keys; half of that where the mask is causal. */
+#include "attend.h"
+#include "rd/vecmath.h"
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#ifdef __FMA__
+#include <immintrin.h>
+#endif
+
+#ifdef __AVX512F__
+enum { LANES = 16, TILE = 8 };
+#else
+enum { LANES = 8, TILE = 4 };
+#endif
+enum { Q_BLOCK = 64, K_BLOCK = 128, PAIR = 2 * LANES };
+typedef float vec __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+
+/* Returns x y + z in one instruction where the CPU has it: ISO C does not contract the two. */
+static inline vec attend_fma(float x, vec y, vec z)
+{
+#if defined(__AVX512F__)
+    return (vec)_mm512_fmadd_ps(_mm512_set1_ps(x), (__m512)y, (__m512)z);
+#elif defined(__FMA__)
+    return (vec)_mm256_fmadd_ps(_mm256_set1_ps(x), (__m256)y, (__m256)z);
+#else
+    return x * y + z;
+#endif
+}
+
+int64_t rd_attend_rows(const rd_attend *a)
+{
+    int64_t n = 0;
+    for (int64_t s = 0; s < a->n; s++) n += a->q_len[s];
+    return n;
+}
+
+bool rd_attend_drops(const rd_call *c)
+{
+    return c->training && ((const rd_attend *)c->attr)->drop.keep < 1.0f;
+}
+
+rd_key rd_attend_key(const rd_attend *a, int64_t head)
+{
+    return rd_key_make(a->drop.seed, RD_RNG_DROPOUT, a->drop.site + (uint64_t)head, a->drop.epoch);
+}
+
+rd_code rd_attend_list(rd_arena *kept, const rd_attend *a, rd_attend_seq **seq, int64_t *mask_bytes,
+                       rd_status *st)
+{
+    int64_t at = 0;
+    RD_TRY(rd_arena_get(kept, (size_t)(a->n + 1) * sizeof **seq, seq, st));
+    for (int64_t s = 0; s < a->n; s++) {
+        (*seq)[s] = (rd_attend_seq){a->q_first[s],
+                                    a->q_len[s],
+                                    a->k_first[s],
+                                    a->k_len[s],
+                                    a->sample ? a->sample[s] : 0,
+                                    at};
+        at += a->n_heads * a->q_len[s] * rd_attend_mask_bytes(a->k_len[s]);
+    }
+    *mask_bytes = at;
+done:
+    return st->code;
+}
+
+static rd_code attend_infer(rd_call *c, rd_status *st)
+{
+    const rd_attend *a = c->attr;
+    const rd_var *q = c->in[0], *kv = c->in[1];
+    const int64_t wq = a->n_heads * a->head, wk = a->n_kv_heads * a->head;
+    int64_t next = 0;
+    if (a->head < 1 || a->n_kv_heads < 1 || a->n_heads < 1 || a->n_heads % a->n_kv_heads != 0)
+        return rd_fail(st, RD_EBUG, "attend: %" PRId64 " heads do not fit %" PRId64 " key heads",
+                       a->n_heads, a->n_kv_heads);
+    if (a->q_at < 0 || a->q_at + wq > q->cols || a->k_at < 0 || a->k_at + wk > kv->cols ||
+        a->v_at < 0 || a->v_at + wk > kv->cols)
+        return rd_fail(st, RD_EBUG,
+                       "attend: the heads lie outside of %" PRId64 " and %" PRId64 " columns",
+                       q->cols, kv->cols);
+    if (c->training && !(a->drop.keep > 0.0f))
+        return rd_fail(st, RD_EBUG,
+                       "attend: the probability to keep an element is %g; it must be above 0",
+                       (double)a->drop.keep);
+    if (a->key_row && c->keep)
+        return rd_fail(st, RD_EBUG, "attend: a list of key rows has no backward pass");
+    for (int64_t s = 0; s < a->n; s++) {
+        const int64_t most = a->key_row ? a->n_key_row : kv->rows;
+        if (a->q_first[s] != next || a->q_len[s] < 0 || a->k_first[s] < 0 || a->k_len[s] < 1 ||
+            a->k_first[s] + a->k_len[s] > most || (a->causal && a->k_len[s] < a->q_len[s]))
+            return rd_fail(st, RD_EBUG,
+                           "attend: sequence %" PRId64 " has %" PRId64 " queries from row %" PRId64
+                           " and %" PRId64 " keys from row %" PRId64,
+                           s, a->q_len[s], a->q_first[s], a->k_len[s], a->k_first[s]);
+        next += a->q_len[s];
+    }
+    for (int64_t i = 0; a->key_row && i < a->n_key_row; i++)
+        if (a->key_row[i] < 0 || a->key_row[i] >= kv->rows)
+            return rd_fail(st, RD_EBUG, "attend: key row %d is outside %" PRId64 " rows",
+                           a->key_row[i], kv->rows);
+    if (next != q->rows)
+        return rd_fail(st, RD_EBUG,
+                       "attend: the sequences have %" PRId64 " queries of %" PRId64 " rows", next,
+                       q->rows);
+    c->out[0]->rows = next;
+    c->out[0]->cols = wq;
+    return RD_OK;
+}
+
+/* ---- small products ---- */
+
+/* C (+)= A B for TILE rows and PAIR columns: c[m][n] (+)= sum_r a[m a_row + r a_red] b[r ldb + n]. */
+static inline void attend_tile(int64_t n_red, const float *restrict a, int64_t a_row, int64_t a_red,
+                               const float *restrict b, int64_t ldb, float *restrict c, int64_t ldc,
+                               bool add)
+{
+    vec acc[TILE][2];
+    for (int m = 0; m < TILE; m++)
+        for (int h = 0; h < 2; h++) acc[m][h] = (vec){0};
+    for (int64_t r = 0; r < n_red; r++) {
+        const vec b0 = *(const vec *)(b + r * ldb), b1 = *(const vec *)(b + r * ldb + LANES);
+        for (int m = 0; m < TILE; m++) {
+            const float x = a[m * a_row + r * a_red];
+            acc[m][0] = attend_fma(x, b0, acc[m][0]);
+            acc[m][1] = attend_fma(x, b1, acc[m][1]);
+        }
+    }
+    for (int m = 0; m < TILE; m++)
+        for (int h = 0; h < 2; h++) {
+            vec *to = (vec *)(c + m * ldc + h * LANES);
+            if (add) acc[m][h] += *to;
+            *to = acc[m][h];
+        }
+}
+
+/* The same for M rows and N columns, rounded up to whole tiles. All arrays have room for them. */
+static void attend_product(int64_t M, int64_t N, int64_t n_red, const float *a, int64_t a_row,
+                           int64_t a_red, const float *b, int64_t ldb, float *c, int64_t ldc,
+                           bool add)
+{
+    for (int64_t n = 0; n < N; n += PAIR)
+        for (int64_t m = 0; m < M; m += TILE)
+            attend_tile(n_red, a + m * a_row, a_row, a_red, b + n, ldb, c + m * ldc + n, ldc, add);
+}
+
+static int64_t attend_padded(int64_t n, int64_t unit)
+{
+    return (n + unit - 1) / unit * unit;
+}
+
+/* ---- the work of one sequence and key head ---- */
+
+typedef struct attend_job {
+    const rd_attend *a;
+    const rd_attend_seq *seq;
+    rd_var *q, *kv, *o;
+    float *lse;         /* [n_heads, Nq]; NULL: not wanted */
+    uint8_t *mask;      /* NULL: no dropout */
+    int64_t n_rows;     /* Nq */
+    int64_t workers;    /* pieces of the work */
+    const int64_t *cut; /* [workers + 1] first task of each piece */
+    float *memory;      /* [workers, per_worker] */
+    int64_t per_worker;
+    int64_t longest; /* largest k_len, rounded up to K_BLOCK */
+    int64_t width;   /* head, rounded up to PAIR */
+} attend_job;
+
+/* Scratch of one thread. */
+typedef struct attend_room {
+    float *kt, *vt;     /* [blocks of K_BLOCK keys][head][K_BLOCK] */
+    float *k, *v;       /* [longest, width] */
+    float *dk, *dv;     /* [longest, width] */
+    float *q, *o, *d_o; /* [Q_BLOCK, width] */
+    float *s, *p;       /* [Q_BLOCK, K_BLOCK] */
+} attend_room;
+
+static int64_t attend_room_floats(int64_t longest, int64_t width, bool back)
+{
+    return longest * width * (back ? 6 : 2) + Q_BLOCK * width * (back ? 3 : 2) +
+           Q_BLOCK * K_BLOCK * (back ? 2 : 1);
+}
+
+static attend_room attend_room_of(const attend_job *j, int64_t worker, bool back)
+{
+    attend_room r = {0};
+    float *at = j->memory + worker * j->per_worker;
+    const int64_t keys = j->longest * j->width;
+    r.kt = at, at += keys;
+    r.v = at, at += keys;
+    if (back) {
+        r.vt = at, at += keys;
+        r.k = at, at += keys;
+        r.dk = at, at += keys;
+        r.dv = at, at += keys;
+    }
+    r.q = at, at += Q_BLOCK * j->width;
+    r.o = at, at += Q_BLOCK * j->width;
+    if (back) r.d_o = at, at += Q_BLOCK * j->width;
+    r.s = at, at += Q_BLOCK * K_BLOCK;
+    if (back) r.p = at;
+    return r;
+}
+
+static const float attend_nothing[1] = {0.0f};
+
+static const float *attend_key(const attend_job *j, const rd_attend_seq *s, int64_t k)
+{
+    const int64_t row = j->a->key_row ? j->a->key_row[s->k_first + k] : s->k_first + k;
+    return j->kv->v + row * j->kv->cols;
+}
+
+/* Copies the rows of a head to [n, width]; zeros behind them. */
+static void attend_rows_get(const float *x, int64_t ld, int64_t n, int64_t head, int64_t most,
+                            int64_t width, float *restrict to)
+{
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(to + i * width, x + i * ld, (size_t)head * sizeof *to);
+        memset(to + i * width + head, 0, (size_t)(width - head) * sizeof *to);
+    }
+    memset(to + n * width, 0, (size_t)((most - n) * width) * sizeof *to);
+}
+
+/* Copies keys or values from column `at` on: by rows to [k_len, width], and transposed in blocks to
+ * [.., head, K_BLOCK], with zeros up to the next PAIR of keys. Either target may be NULL. */
+static void attend_keys_get(const attend_job *j, const rd_attend_seq *s, int64_t at, float *rows,
+                            float *restrict turned)
+{
+    const int64_t head = j->a->head, most = attend_padded(s->k_len, PAIR);
+    for (int64_t k = 0; rows && k < s->k_len; k++) {
+        memcpy(rows + k * j->width, attend_key(j, s, k) + at, (size_t)head * sizeof *rows);
+        memset(rows + k * j->width + head, 0, (size_t)(j->width - head) * sizeof *rows);
+    }
+    for (int64_t k = 0; turned && k < most; k += 8) {
+        /* eight keys at a time: each line of the target is written once */
+        const float *x[8];
+        float *restrict to = turned + k / K_BLOCK * K_BLOCK * head + k % K_BLOCK;
+        for (int64_t i = 0; i < 8; i++)
+            x[i] = k + i < s->k_len ? attend_key(j, s, k + i) + at : attend_nothing;
+        for (int64_t c = 0; c < head; c++)
+            for (int64_t i = 0; i < 8; i++) to[c * K_BLOCK + i] = x[i][k + i < s->k_len ? c : 0];
+    }
+}
+
+/* Returns how many of the keys [k0, k0 + n) query row i sees. */
+static int64_t attend_seen(const rd_attend *a, const rd_attend_seq *s, int64_t i, int64_t k0,
+                           int64_t n)
+{
+    const int64_t seen = a->causal ? i + s->k_len - s->q_len + 1 - k0 : n;
+    return seen < 0 ? 0 : seen < n ? seen : n;
+}
+
+static uint8_t *attend_mask_of(const attend_job *j, const rd_attend_seq *s, int64_t head, int64_t i)
+{
+    const int64_t ld = rd_attend_mask_bytes(s->k_len);
+    return j->mask + s->mask + (head * s->q_len + i) * ld;
+}
+
+/* x[k] = scale x[k] where bit k of the mask is set, else 0; n is a multiple of 8. */
+static void attend_drop(float *restrict x, const uint8_t *bits, int64_t n, float scale)
+{
+    typedef float f8 __attribute__((vector_size(32), aligned(4), may_alias));
+    typedef int32_t i8 __attribute__((vector_size(32), aligned(4), may_alias));
+    const i8 bit = {1, 2, 4, 8, 16, 32, 64, 128};
+    for (int64_t k = 0; k < n; k += 8) {
+        const i8 set = ((int32_t)bits[k / 8] & bit) != 0;
+        const f8 y = *(f8 *)(x + k) * scale;
+        *(f8 *)(x + k) = (f8)((i8)y & set);
+    }
+}
+
+/* Returns the largest of n numbers, a multiple of PAIR. */
+static float attend_top(const float *p, int64_t n)
+{
+    float lane[PAIR];
+    memcpy(lane, p, sizeof lane);
+    for (int64_t k = PAIR; k < n; k += PAIR)
+        for (int i = 0; i < PAIR; i++) lane[i] = p[k + i] > lane[i] ? p[k + i] : lane[i];
+    for (int w = PAIR / 2; w > 0; w /= 2)
+        for (int i = 0; i < w; i++) lane[i] = lane[i + w] > lane[i] ? lane[i + w] : lane[i];
+    return lane[0];
+}
+
+static void attend_forward_head(const attend_job *j, const rd_attend_seq *s, int64_t head,
+                                const attend_room *r)
+{
+    const rd_attend *a = j->a;
+    const int64_t width = j->width, hs = a->head;
+    const rd_key key = rd_attend_key(a, head);
+    for (int64_t q0 = 0; q0 < s->q_len; q0 += Q_BLOCK) {
+        const int64_t nq = s->q_len - q0 < Q_BLOCK ? s->q_len - q0 : Q_BLOCK,
+                      rows = attend_padded(nq, TILE),
+                      keys = attend_seen(a, s, q0 + nq - 1, 0, s->k_len);
+        float m[Q_BLOCK], l[Q_BLOCK];
+        attend_rows_get(j->q->v + (s->q_first + q0) * j->q->cols + a->q_at + head * hs, j->q->cols,
+                        nq, hs, rows, width, r->q);
+        memset(r->o, 0, (size_t)(rows * width) * sizeof *r->o);
+        for (int64_t i = 0; i < nq; i++) m[i] = -INFINITY, l[i] = 0.0f;
+        if (j->mask)
+            rd_philox_keep_bits(key, (uint64_t)s->sample, (uint32_t)q0, nq, a->drop.keep, keys,
+                                attend_mask_of(j, s, head, q0), rd_attend_mask_bytes(s->k_len));
+        for (int64_t k0 = 0; k0 < keys; k0 += K_BLOCK) {
+            const int64_t nk = keys - k0 < K_BLOCK ? keys - k0 : K_BLOCK,
+                          cols = attend_padded(nk, PAIR);
+            attend_product(rows, nk, hs, r->q, width, 1, r->kt + k0 * hs, K_BLOCK, r->s, K_BLOCK,
+                           false);
+            for (int64_t i = 0; i < nq; i++) {
+                float *restrict p = r->s + i * K_BLOCK;
+                const int64_t seen = attend_seen(a, s, q0 + i, k0, nk);
+                if (seen == 0) {
+                    memset(p, 0, (size_t)cols * sizeof *p);
+                    continue;
+                }
+                for (int64_t k = seen; k < cols; k++) p[k] = -INFINITY;
+                const float top = attend_top(p, cols) * a->scale, most = top > m[i] ? top : m[i],
+                            shrink = rd_expf(m[i] - most);
+                const float scale = a->scale;
+                float sum = 0.0f;
+#pragma omp simd
+                for (int64_t k = 0; k < cols; k++) p[k] = rd_expf(p[k] * scale - most);
+                for (int64_t k = seen; k < cols; k++) p[k] = 0.0f;
+#pragma omp simd reduction(+ : sum)
+                for (int64_t k = 0; k < cols; k++) sum += p[k];
+                if (k0 > 0) {
+                    float *restrict o = r->o + i * width;
+                    for (int64_t c = 0; c < width; c++) o[c] *= shrink;
+                }
+                l[i] = (k0 > 0 ? l[i] * shrink : 0.0f) + sum;
+                m[i] = most;
+                if (j->mask)
+                    attend_drop(p, attend_mask_of(j, s, head, q0 + i) + k0 / 8,
+                                attend_padded(seen, 8), 1.0f / a->drop.keep);
+            }
+            attend_product(rows, width, nk, r->s, K_BLOCK, 1, r->v + k0 * width, width, r->o, width,
+                           true);
+        }
+        for (int64_t i = 0; i < nq; i++) {
+            const float *o = r->o + i * width;
+            float *restrict out = j->o->v + (s->q_first + q0 + i) * j->o->cols + head * hs;
+            const float inv = 1.0f / l[i];
+            for (int64_t c = 0; c < hs; c++) out[c] = o[c] * inv;
+            if (j->lse) j->lse[head * j->n_rows + s->q_first + q0 + i] = m[i] + logf(l[i]);
+        }
+    }
+}
+
+/* One query row alone, as in decoding: every key and value is read once, so nothing is copied. */
+static void attend_forward_row(const attend_job *j, const rd_attend_seq *s, int64_t head,
+                               int64_t kv_head, float *restrict p)
+{
+    const rd_attend *a = j->a;
+    const int64_t hs = a->head;
+    const float *restrict q = j->q->v + s->q_first * j->q->cols + a->q_at + head * hs;
+    float *restrict out = j->o->v + s->q_first * j->o->cols + head * hs;
+    float sum = 0.0f;
+    for (int64_t k = 0; k < s->k_len; k++) {
+        const float *restrict x = attend_key(j, s, k) + a->k_at + kv_head * hs;
+        float dot = 0.0f;
+#pragma omp simd reduction(+ : dot)
+        for (int64_t c = 0; c < hs; c++) dot += q[c] * x[c];
+        p[k] = dot * a->scale;
+    }
+    const float top = rd_maxf(p, s->k_len);
+#pragma omp simd reduction(+ : sum)
+    for (int64_t k = 0; k < s->k_len; k++) {
+        p[k] = rd_expf(p[k] - top);
+        sum += p[k];
+    }
+    const float inv = 1.0f / sum;
+    memset(out, 0, (size_t)hs * sizeof *out);
+    for (int64_t k = 0; k < s->k_len; k++) {
+        const float *restrict x = attend_key(j, s, k) + a->v_at + kv_head * hs;
+        const float w = p[k] * inv;
+        for (int64_t c = 0; c < hs; c++) out[c] += w * x[c];
+    }
+}
+
+static void attend_forward_part(void *ctx, int64_t lo, int64_t hi)
+{
+    const attend_job *j = ctx;
+    const rd_attend *a = j->a;
+    const int64_t group = a->n_heads / a->n_kv_heads;
+    for (int64_t w = lo; w < hi; w++) {
+        const attend_room r = attend_room_of(j, w, false);
+        for (int64_t task = j->cut[w]; task < j->cut[w + 1]; task++) {
+            const rd_attend_seq *s = &j->seq[task / a->n_kv_heads];
+            const int64_t g = task % a->n_kv_heads;
+            if (s->q_len == 0) continue;
+            const bool alone = s->q_len == 1 && !j->lse && !j->mask;
+            if (!alone) {
+                attend_keys_get(j, s, a->k_at + g * a->head, NULL, r.kt);
+                attend_keys_get(j, s, a->v_at + g * a->head, r.v, NULL);
+            }
+            for (int64_t h = g * group; h < (g + 1) * group; h++)
+                if (alone)
+                    attend_forward_row(j, s, h, g, r.kt);
+                else
+                    attend_forward_head(j, s, h, &r);
+        }
+    }
+}
+
+/* Adds the gradients of query head `head` to dq, r->dk and r->dv. */
+static void attend_backward_head(const attend_job *j, const rd_attend_seq *s, int64_t head,
+                                 const attend_room *r)
+{
+    const rd_attend *a = j->a;
+    const int64_t width = j->width, hs = a->head;
+    const float inv = 1.0f / a->drop.keep;
+    for (int64_t q0 = 0; q0 < s->q_len; q0 += Q_BLOCK) {
+        const int64_t nq = s->q_len - q0 < Q_BLOCK ? s->q_len - q0 : Q_BLOCK,
+                      rows = attend_padded(nq, TILE), row0 = s->q_first + q0,
+                      keys = attend_seen(a, s, q0 + nq - 1, 0, s->k_len);
+        float D[Q_BLOCK];
+        attend_rows_get(j->q->v + row0 * j->q->cols + a->q_at + head * hs, j->q->cols, nq, hs, rows,
+                        width, r->q);
+        attend_rows_get(j->o->g + row0 * j->o->cols + head * hs, j->o->cols, nq, hs, rows, width,
+                        r->d_o);
+        for (int64_t i = 0; i < nq; i++) {
+            const float *o = j->o->v + (row0 + i) * j->o->cols + head * hs, *d = r->d_o + i * width;
+            float sum = 0.0f;
+#pragma omp simd reduction(+ : sum)
+            for (int64_t c = 0; c < hs; c++) sum += o[c] * d[c];
+            D[i] = sum;
+        }
+        memset(r->o, 0, (size_t)(rows * width) * sizeof *r->o); /* dq of the block */
+        for (int64_t k0 = 0; k0 < keys; k0 += K_BLOCK) {
+            const int64_t nk = keys - k0 < K_BLOCK ? keys - k0 : K_BLOCK,
+                          cols = attend_padded(nk, PAIR);
+            attend_product(rows, nk, hs, r->q, width, 1, r->kt + k0 * hs, K_BLOCK, r->p, K_BLOCK,
+                           false);
+            attend_product(rows, nk, hs, r->d_o, width, 1, r->vt + k0 * hs, K_BLOCK, r->s, K_BLOCK,
+                           false);
+            for (int64_t i = 0; i < nq; i++) {
+                float *restrict p = r->p + i * K_BLOCK, *restrict ds = r->s + i * K_BLOCK;
+                const int64_t seen = attend_seen(a, s, q0 + i, k0, nk),
+                              whole = attend_padded(seen, 8);
+                const float lse = j->lse[head * j->n_rows + row0 + i];
+                const uint8_t *bits = j->mask ? attend_mask_of(j, s, head, q0 + i) + k0 / 8 : NULL;
+                const float d = D[i], scale = a->scale;
+                if (bits) attend_drop(ds, bits, whole, inv);
+#pragma omp simd
+                for (int64_t k = 0; k < seen; k++) {
+                    p[k] = rd_expf(p[k] * scale - lse);
+                    ds[k] = p[k] * (ds[k] - d) * scale;
+                }
+                for (int64_t k = seen; k < cols; k++) p[k] = ds[k] = 0.0f;
+                if (bits) attend_drop(p, bits, whole, inv);
+            }
+            attend_product(nk, width, nq, r->p, 1, K_BLOCK, r->d_o, width, r->dv + k0 * width,
+                           width, true);
+            attend_product(nk, width, nq, r->s, 1, K_BLOCK, r->q, width, r->dk + k0 * width, width,
+                           true);
+            attend_product(rows, width, nk, r->s, K_BLOCK, 1, r->k + k0 * width, width, r->o, width,
+                           true);
+        }
+        for (int64_t i = 0; j->q->g && i < nq; i++) {
+            float *restrict to = j->q->g + (row0 + i) * j->q->cols + a->q_at + head * hs;
+            const float *from = r->o + i * width;
+            for (int64_t c = 0; c < hs; c++) to[c] += from[c];
+        }
+    }
+}
+
+static void attend_backward_part(void *ctx, int64_t lo, int64_t hi)
+{
+    const attend_job *j = ctx;
+    const rd_attend *a = j->a;
+    const int64_t group = a->n_heads / a->n_kv_heads, hs = a->head;
+    for (int64_t w = lo; w < hi; w++) {
+        const attend_room r = attend_room_of(j, w, true);
+        for (int64_t task = j->cut[w]; task < j->cut[w + 1]; task++) {
+            const rd_attend_seq *s = &j->seq[task / a->n_kv_heads];
+            const int64_t g = task % a->n_kv_heads;
+            const size_t all = (size_t)(attend_padded(s->k_len, TILE) * j->width);
+            if (s->q_len == 0) continue;
+            attend_keys_get(j, s, a->k_at + g * hs, r.k, r.kt);
+            attend_keys_get(j, s, a->v_at + g * hs, NULL, r.vt);
+            memset(r.dk, 0, all * sizeof *r.dk);
+            memset(r.dv, 0, all * sizeof *r.dv);
+            for (int64_t h = g * group; h < (g + 1) * group; h++) attend_backward_head(j, s, h, &r);
+            for (int64_t k = 0; j->kv->g && k < s->k_len; k++) {
+                float *restrict to = j->kv->g + (s->k_first + k) * j->kv->cols;
+                for (int64_t c = 0; c < hs; c++) {
+                    to[a->k_at + g * hs + c] += r.dk[k * j->width + c];
+                    to[a->v_at + g * hs + c] += r.dv[k * j->width + c];
+                }
+            }
+        }
+    }
+}
+
+/* Cuts the tasks into one piece for each thread, of about equal work, and allocates their memory. */
+static rd_code attend_plan(rd_call *c, attend_job *j, bool back, rd_status *st)
+{
+    const rd_attend *a = c->attr;
+    const int64_t tasks = a->n * a->n_kv_heads;
+    double all = 0.0, done_so_far = 0.0;
+    int64_t *cut, w = 0;
+    j->a = a;
+    j->q = c->in[0];
+    j->kv = c->in[1];
+    j->o = c->out[0];
+    j->n_rows = c->out[0]->rows;
+    j->width = attend_padded(a->head, PAIR);
+    j->workers = rd_backend_threads(c->be);
+    for (int64_t s = 0; s < a->n; s++) {
+        const int64_t keys = attend_padded(a->k_len[s], K_BLOCK);
+        if (keys > j->longest) j->longest = keys;
+        all += (double)(a->q_len[s] + 8) * (double)(a->k_len[s] + 8) * (double)a->n_kv_heads;
+    }
+    RD_TRY(rd_arena_get(c->scratch, (size_t)(j->workers + 1) * sizeof *cut, &cut, st));
+    for (int64_t t = 0; t < tasks; t++) {
+        const int64_t s = t / a->n_kv_heads;
+        while (w < j->workers && done_so_far * (double)j->workers >= all * (double)w) cut[w++] = t;
+        done_so_far += (double)(a->q_len[s] + 8) * (double)(a->k_len[s] + 8);
+    }
+    while (w <= j->workers) cut[w++] = tasks;
+    j->cut = cut;
+    j->per_worker = attend_room_floats(j->longest, j->width, back);
+    RD_TRY(rd_arena_get(c->scratch, (size_t)(j->workers * j->per_worker) * sizeof(float),
+                        &j->memory, st));
+done:
+    return st->code;
+}
+
+static rd_code attend_forward(rd_call *c, rd_status *st)
+{
+    const rd_attend *a = c->attr;
+    attend_job j = {0};
+    rd_attend_saved *saved;
+    int64_t mask_bytes;
+    RD_TRY(rd_arena_zero(c->kept, sizeof *saved, &saved, st));
+    c->saved = saved;
+    RD_TRY(rd_attend_list(c->kept, a, &saved->seq, &mask_bytes, st));
+    if (c->keep)
+        RD_TRY(rd_arena_get(c->kept, (size_t)(a->n_heads * (c->out[0]->rows + 1)) * sizeof(float),
+                            &saved->lse, st));
+    if (rd_attend_drops(c)) RD_TRY(rd_arena_get(c->kept, (size_t)mask_bytes + 1, &saved->mask, st));
+    j.seq = saved->seq;
+    j.lse = saved->lse;
+    j.mask = saved->mask;
+    RD_TRY(attend_plan(c, &j, false, st));
+    rd_parallel(c->be, j.workers, 1, attend_forward_part, &j);
+done:
+    return st->code;
+}
+
+static rd_code attend_backward(rd_call *c, rd_status *st)
+{
+    const rd_attend_saved *saved = c->saved;
+    attend_job j = {.seq = saved->seq, .lse = saved->lse, .mask = saved->mask};
+    RD_TRY(attend_plan(c, &j, true, st));
+    rd_parallel(c->be, j.workers, 1, attend_backward_part, &j);
+done:
+    return st->code;
+}
+
+RD_OP(attend) = {
+    .name = "attend",
+    .about = "attention with several heads",
+    .infer = attend_infer,
+    .kernel = {[RD_CPU] = {attend_forward, attend_backward}, [RD_GPU] = RD_GPU_KERNEL(attend)}};
+
+rd_var *rd_op_attend(rd_tape *t, const rd_attend *a, rd_var *queries, rd_var *keys)
+{
+    rd_var *in[] = {queries, keys};
+    return queries && keys ? rd_tape_apply(t, &rd_op_def_attend, a, sizeof *a, in, 2, NULL, 1)
+                           : NULL;
+}

@@ -1,0 +1,425 @@
+/* attend.cu -- attend on a GPU; the formulas are those of attend.c, in float32.
+ *
+ * A warp has one query row (forward, dQ) or one key row (dK, dV) at a time. Its lanes have 32 keys
+ * (or queries) of a tile while scores are computed, and 32 columns of the head while rows are
+ * summed. The tile is in shared memory. One warp owns each result, and adds in a fixed order. */
+#include "attend.h"
+#include "../engine/gpu/kernel.h"
+#include "../engine/gpu/philox_device.h"
+
+enum { WARPS = 4, MOST_HEAD = 128 };
+
+/* Returns the rows of a warp: wide heads have fewer, so that a block needs less than 48 KiB. */
+static __host__ __device__ constexpr int warp_rows(int64_t head)
+{
+    return head <= 64 ? 4 : 2;
+}
+
+/* Some rows of a sequence from row0 on: the work of one block of threads for each head. */
+struct attend_tile {
+    int32_t seq, row0;
+};
+
+/* The numbers of rd_attend, without its host arrays. */
+struct attend_shape {
+    int64_t n_heads, n_kv_heads, head, q_at, k_at, v_at;
+    float scale;
+    bool causal;
+};
+
+struct attend_gpu {
+    attend_shape a;
+    const rd_attend_seq *seq;
+    const attend_tile *tile;
+    const int32_t *key_row; /* NULL: rows in order */
+    const float *q, *kv, *o, *d_o;
+    float *out, *lse, *dq, *dkv;
+    uint32_t *mask;
+    int64_t q_cols, k_cols, Nq;
+    uint32_t limit;
+    float inv_keep;
+    bool drop;
+};
+
+static __device__ inline const float *key_at(const attend_gpu &g, const rd_attend_seq &s, int64_t k)
+{
+    const int64_t row = g.key_row ? g.key_row[s.k_first + k] : s.k_first + k;
+    return g.kv + row * g.k_cols;
+}
+
+/* Returns how many keys query row i sees. */
+static __device__ inline int64_t keys_seen(const attend_gpu &g, const rd_attend_seq &s, int64_t i)
+{
+    return g.a.causal ? i + s.k_len - s.q_len + 1 : s.k_len;
+}
+
+static __device__ inline int64_t mask_word(const rd_attend_seq &s, int64_t head, int64_t i,
+                                           int64_t k)
+{
+    return s.mask / 4 + (head * s.q_len + i) * ((s.k_len + 31) / 32) + k / 32;
+}
+
+/* Returns the 32 mask bits of keys k0 .. k0 + 31 of a query row. All lanes call it. */
+static __device__ inline uint32_t draw_bits(rd_key key, int64_t sample, int64_t i, int64_t k0,
+                                            uint32_t limit)
+{
+    const int lane = threadIdx.x % 32;
+    uint32_t byte = 0, bits = 0;
+    if (lane < 4) {
+        uint32_t word[4];
+        rd_philox_block(key, (uint64_t)sample, (uint32_t)i, (uint32_t)(k0 / 8 + lane), word);
+        for (int j = 0; j < 8; j++) byte |= rd_philox_kept(word, j, limit) << j;
+    }
+    for (int b = 0; b < 4; b++) bits |= __shfl_sync(0xffffffffu, byte, b) << 8 * b;
+    return bits;
+}
+
+static __device__ inline float warp_max(float x)
+{
+    for (int d = 16; d > 0; d >>= 1) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, d));
+    return x;
+}
+
+/* Loads 32 rows of a head into shared memory, zeros behind the last. at: first column. A row has
+ * head + 1 floats, so that lanes which read a column hit different banks. */
+static __device__ inline void load_keys(const attend_gpu &g, const rd_attend_seq &s, int64_t k0,
+                                        int64_t at, float *to)
+{
+    const int head = (int)g.a.head;
+    for (int e = threadIdx.x; e < 32 * head; e += blockDim.x) {
+        const int k = e / head, c = e % head;
+        to[k * (head + 1) + c] = k0 + k < s.k_len ? key_at(g, s, k0 + k)[at + c] : 0.0f;
+    }
+}
+static __device__ inline void load_rows(const float *x, int64_t ld, int64_t n, int head, float *to)
+{
+    for (int e = threadIdx.x; e < 32 * head; e += blockDim.x) {
+        const int i = e / head, c = e % head;
+        to[i * (head + 1) + c] = i < n ? x[i * ld + c] : 0.0f;
+    }
+}
+
+/* Sums of products of a row in shared memory (the same for all lanes) with the lane's row. */
+static __device__ inline float row_dot(const float *row, const float *lanes_row, int head)
+{
+    float sum = 0.0f;
+    for (int c = 0; c < head; c++) sum += row[c] * lanes_row[c];
+    return sum;
+}
+
+/* CPL: columns of the head for each lane. */
+template <int CPL, int ROWS>
+static __global__ void attend_fwd(attend_gpu g, rd_key seed_key, const rd_key *keys)
+{
+    RD_SHARED(float, shared);
+    const attend_tile tile = g.tile[blockIdx.x];
+    const rd_attend_seq s = g.seq[tile.seq];
+    const int64_t head = blockIdx.y, kv_head = head / (g.a.n_heads / g.a.n_kv_heads);
+    const int hs = (int)g.a.head, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    float *k_tile = shared, *v_tile = k_tile + 32 * (hs + 1), *q_rows = v_tile + 32 * (hs + 1);
+    const rd_key key = g.drop ? keys[head] : seed_key;
+    float m[ROWS], l[ROWS], o[ROWS][CPL];
+    for (int r = 0; r < ROWS; r++) {
+        const int64_t i = tile.row0 + warp * ROWS + r;
+        m[r] = -INFINITY;
+        l[r] = 0.0f;
+        for (int j = 0; j < CPL; j++) o[r][j] = 0.0f;
+        for (int c = lane; c < hs; c += 32)
+            q_rows[(warp * ROWS + r) * hs + c] =
+                i < s.q_len ? g.q[(s.q_first + i) * g.q_cols + g.a.q_at + head * hs + c] : 0.0f;
+    }
+    const int64_t last = tile.row0 + WARPS * ROWS < s.q_len ? tile.row0 + WARPS * ROWS : s.q_len;
+    const int64_t n_keys = keys_seen(g, s, last - 1);
+    for (int64_t k0 = 0; k0 < n_keys; k0 += 32) {
+        __syncthreads();
+        load_keys(g, s, k0, g.a.k_at + kv_head * hs, k_tile);
+        load_keys(g, s, k0, g.a.v_at + kv_head * hs, v_tile);
+        __syncthreads();
+        for (int r = 0; r < ROWS; r++) {
+            const int64_t i = tile.row0 + warp * ROWS + r,
+                          seen = i < s.q_len ? keys_seen(g, s, i) - k0 : 0;
+            if (seen <= 0) continue; /* the whole warp */
+            float x = row_dot(q_rows + (warp * ROWS + r) * hs, k_tile + lane * (hs + 1), hs) *
+                      g.a.scale;
+            if (lane >= seen) x = -INFINITY;
+            const float most = fmaxf(m[r], warp_max(x)), shrink = k0 > 0 ? expf(m[r] - most) : 0.0f;
+            float p = lane < seen ? expf(x - most) : 0.0f;
+            l[r] = l[r] * shrink + rd_warp_sum(p);
+            m[r] = most;
+            if (g.drop) {
+                const uint32_t bits = draw_bits(key, s.sample, i, k0, g.limit);
+                if (g.mask && lane == 0) g.mask[mask_word(s, head, i, k0)] = bits;
+                p = bits >> lane & 1 ? p * g.inv_keep : 0.0f;
+            }
+            for (int j = 0; j < CPL; j++) o[r][j] *= shrink;
+            for (int k = 0; k < 32; k++) {
+                const float w = __shfl_sync(0xffffffffu, p, k);
+                for (int j = 0; j < CPL; j++)
+                    if (lane + 32 * j < hs) o[r][j] += w * v_tile[k * (hs + 1) + lane + 32 * j];
+            }
+        }
+    }
+    for (int r = 0; r < ROWS; r++) {
+        const int64_t i = tile.row0 + warp * ROWS + r;
+        if (i >= s.q_len) continue;
+        for (int j = 0; j < CPL; j++)
+            if (lane + 32 * j < hs)
+                g.out[(s.q_first + i) * g.a.n_heads * hs + head * hs + lane + 32 * j] = o[r][j] /
+                                                                                        l[r];
+        if (g.lse && lane == 0) g.lse[head * g.Nq + s.q_first + i] = m[r] + logf(l[r]);
+    }
+}
+
+/* The lane's probability before dropout, and the gradient of its score. */
+struct attend_pair {
+    float p, dropped, ds;
+};
+static __device__ inline attend_pair pair_of(const attend_gpu &g, float x, float dp, float lse,
+                                             float D, bool kept, bool seen)
+{
+    attend_pair r = {0.0f, 0.0f, 0.0f};
+    if (!seen) return r;
+    r.p = expf(x * g.a.scale - lse);
+    const float w = g.drop ? (kept ? g.inv_keep : 0.0f) : 1.0f;
+    r.dropped = r.p * w;
+    r.ds = r.p * (dp * w - D) * g.a.scale;
+    return r;
+}
+
+/* dQ: each warp has query rows. */
+template <int CPL, int ROWS> static __global__ void attend_dq(attend_gpu g)
+{
+    RD_SHARED(float, shared);
+    const attend_tile tile = g.tile[blockIdx.x];
+    const rd_attend_seq s = g.seq[tile.seq];
+    const int64_t head = blockIdx.y, kv_head = head / (g.a.n_heads / g.a.n_kv_heads),
+                  width = g.a.n_heads * g.a.head;
+    const int hs = (int)g.a.head, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    float *k_tile = shared, *v_tile = k_tile + 32 * (hs + 1), *q_rows = v_tile + 32 * (hs + 1),
+          *d_rows = q_rows + WARPS * ROWS * hs;
+    float D[ROWS], lse[ROWS], dq[ROWS][CPL];
+    for (int r = 0; r < ROWS; r++) {
+        const int64_t i = tile.row0 + warp * ROWS + r, row = s.q_first + i;
+        float sum = 0.0f;
+        for (int j = 0; j < CPL; j++) dq[r][j] = 0.0f;
+        for (int c = lane; c < hs; c += 32) {
+            const float d = i < s.q_len ? g.d_o[row * width + head * hs + c] : 0.0f;
+            q_rows[(warp * ROWS + r) * hs + c] =
+                i < s.q_len ? g.q[row * g.q_cols + g.a.q_at + head * hs + c] : 0.0f;
+            d_rows[(warp * ROWS + r) * hs + c] = d;
+            if (i < s.q_len) sum += d * g.o[row * width + head * hs + c];
+        }
+        D[r] = rd_warp_sum(sum);
+        lse[r] = i < s.q_len ? g.lse[head * g.Nq + row] : 0.0f;
+    }
+    const int64_t last = tile.row0 + WARPS * ROWS < s.q_len ? tile.row0 + WARPS * ROWS : s.q_len;
+    const int64_t n_keys = keys_seen(g, s, last - 1);
+    for (int64_t k0 = 0; k0 < n_keys; k0 += 32) {
+        __syncthreads();
+        load_keys(g, s, k0, g.a.k_at + kv_head * hs, k_tile);
+        load_keys(g, s, k0, g.a.v_at + kv_head * hs, v_tile);
+        __syncthreads();
+        for (int r = 0; r < ROWS; r++) {
+            const int64_t i = tile.row0 + warp * ROWS + r,
+                          seen = i < s.q_len ? keys_seen(g, s, i) - k0 : 0;
+            if (seen <= 0) continue; /* the whole warp */
+            const float *q = q_rows + (warp * ROWS + r) * hs, *d = d_rows + (warp * ROWS + r) * hs;
+            const float x = row_dot(q, k_tile + lane * (hs + 1), hs),
+                        dp = row_dot(d, v_tile + lane * (hs + 1), hs);
+            const uint32_t bits = g.drop ? g.mask[mask_word(s, head, i, k0)] : 0;
+            const float ds = pair_of(g, x, dp, lse[r], D[r], bits >> lane & 1, lane < seen).ds;
+            for (int k = 0; k < 32; k++) {
+                const float w = __shfl_sync(0xffffffffu, ds, k);
+                for (int j = 0; j < CPL; j++)
+                    if (lane + 32 * j < hs) dq[r][j] += w * k_tile[k * (hs + 1) + lane + 32 * j];
+            }
+        }
+    }
+    for (int r = 0; r < ROWS; r++) {
+        const int64_t i = tile.row0 + warp * ROWS + r;
+        if (i >= s.q_len) continue;
+        float *to = g.dq + (s.q_first + i) * g.q_cols + g.a.q_at + head * hs;
+        for (int j = 0; j < CPL; j++)
+            if (lane + 32 * j < hs) to[lane + 32 * j] += dq[r][j];
+    }
+}
+
+/* dK and dV: each warp has key rows. The query heads of a key head follow each other. */
+template <int CPL, int ROWS> static __global__ void attend_dkv(attend_gpu g)
+{
+    RD_SHARED(float, shared);
+    const attend_tile tile = g.tile[blockIdx.x];
+    const rd_attend_seq s = g.seq[tile.seq];
+    const int64_t kv_head = blockIdx.y, group = g.a.n_heads / g.a.n_kv_heads,
+                  width = g.a.n_heads * g.a.head;
+    const int hs = (int)g.a.head, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    float *q_tile = shared, *d_tile = q_tile + 32 * (hs + 1), *k_rows = d_tile + 32 * (hs + 1),
+          *v_rows = k_rows + WARPS * ROWS * hs, *D_tile = v_rows + WARPS * ROWS * hs;
+    float dk[ROWS][CPL], dv[ROWS][CPL];
+    for (int r = 0; r < ROWS; r++) {
+        const int64_t k = tile.row0 + warp * ROWS + r;
+        for (int j = 0; j < CPL; j++) dk[r][j] = dv[r][j] = 0.0f;
+        for (int c = lane; c < hs; c += 32) {
+            const float *x = g.kv + (s.k_first + k) * g.k_cols + kv_head * hs + c;
+            k_rows[(warp * ROWS + r) * hs + c] = k < s.k_len ? x[g.a.k_at] : 0.0f;
+            v_rows[(warp * ROWS + r) * hs + c] = k < s.k_len ? x[g.a.v_at] : 0.0f;
+        }
+    }
+    for (int64_t head = kv_head * group; head < (kv_head + 1) * group; head++)
+        for (int64_t q0 = 0; q0 < s.q_len; q0 += 32) {
+            const int64_t n = s.q_len - q0 < 32 ? s.q_len - q0 : 32, row0 = s.q_first + q0;
+            __syncthreads();
+            load_rows(g.q + row0 * g.q_cols + g.a.q_at + head * hs, g.q_cols, n, hs, q_tile);
+            load_rows(g.d_o + row0 * width + head * hs, width, n, hs, d_tile);
+            __syncthreads();
+            if ((int64_t)threadIdx.x < n) {
+                const float *o = g.o + (row0 + threadIdx.x) * width + head * hs;
+                D_tile[threadIdx.x] = row_dot(o, d_tile + threadIdx.x * (hs + 1), hs);
+            }
+            __syncthreads();
+            const int64_t i = q0 + lane;
+            const float lse = lane < n ? g.lse[head * g.Nq + s.q_first + i] : 0.0f,
+                        D = lane < n ? D_tile[lane] : 0.0f;
+            for (int r = 0; r < ROWS; r++) {
+                const int64_t k = tile.row0 + warp * ROWS + r;
+                if (k >= s.k_len) continue; /* the whole warp */
+                const bool seen = lane < n && k < keys_seen(g, s, i);
+                const float x = row_dot(k_rows + (warp * ROWS + r) * hs, q_tile + lane * (hs + 1),
+                                        hs),
+                            dp = row_dot(v_rows + (warp * ROWS + r) * hs, d_tile + lane * (hs + 1),
+                                         hs);
+                const bool kept = g.drop && seen && g.mask[mask_word(s, head, i, k)] >> k % 32 & 1;
+                const attend_pair w = pair_of(g, x, dp, lse, D, kept, seen);
+                for (int m = 0; m < 32; m++) {
+                    const float p = __shfl_sync(0xffffffffu, w.dropped, m),
+                                ds = __shfl_sync(0xffffffffu, w.ds, m);
+                    for (int j = 0; j < CPL; j++)
+                        if (lane + 32 * j < hs) {
+                            dv[r][j] += p * d_tile[m * (hs + 1) + lane + 32 * j];
+                            dk[r][j] += ds * q_tile[m * (hs + 1) + lane + 32 * j];
+                        }
+                }
+            }
+        }
+    for (int r = 0; r < ROWS; r++) {
+        const int64_t k = tile.row0 + warp * ROWS + r;
+        if (k >= s.k_len) continue;
+        float *to = g.dkv + (s.k_first + k) * g.k_cols + kv_head * hs;
+        for (int j = 0; j < CPL; j++)
+            if (lane + 32 * j < hs) {
+                to[g.a.k_at + lane + 32 * j] += dk[r][j];
+                to[g.a.v_at + lane + 32 * j] += dv[r][j];
+            }
+    }
+}
+
+/* Lists the tiles of all sequences where kernels read them. keys: of the key rows. */
+static rd_code attend_tiles(rd_call *c, bool keys, const attend_tile **out, int64_t *n,
+                            rd_status *st)
+{
+    const rd_attend *a = static_cast<const rd_attend *>(c->attr);
+    const int64_t per_block = WARPS * warp_rows(a->head);
+    attend_tile *list;
+    *n = 0;
+    for (int64_t s = 0; s < a->n; s++)
+        *n += ((keys ? a->k_len[s] : a->q_len[s]) + per_block - 1) / per_block;
+    RD_TRY_OR_RETURN(rd_arena_get(c->scratch, (size_t)(*n + 1) * sizeof *list, &list, st));
+    attend_tile *to = list;
+    for (int64_t s = 0; s < a->n; s++)
+        for (int64_t i = 0; i < (keys ? a->k_len[s] : a->q_len[s]); i += per_block)
+            *to++ = {(int32_t)s, (int32_t)i};
+    return rd_call_lend(c, c->device_scratch, list, (size_t)(*n + 1) * sizeof *list, out, st);
+}
+
+static rd_code attend_fill(rd_call *c, const rd_attend_saved *saved, attend_gpu *g, rd_status *st)
+{
+    const rd_attend *a = static_cast<const rd_attend *>(c->attr);
+    g->a = {a->n_heads, a->n_kv_heads, a->head, a->q_at, a->k_at, a->v_at, a->scale, a->causal};
+    if (g->a.head > MOST_HEAD)
+        return rd_fail(st, RD_EUSAGE, "a head of %lld columns is too wide for a GPU; at most %d",
+                       (long long)g->a.head, MOST_HEAD);
+    g->q = c->in[0]->v;
+    g->kv = c->in[1]->v;
+    g->q_cols = c->in[0]->cols;
+    g->k_cols = c->in[1]->cols;
+    g->Nq = c->out[0]->rows;
+    g->drop = rd_attend_drops(c);
+    g->limit = rd_philox_limit(a->drop.keep);
+    g->inv_keep = 1.0f / a->drop.keep;
+    g->seq = saved->seq;
+    g->mask = reinterpret_cast<uint32_t *>(saved->mask);
+    g->lse = saved->lse;
+    return RD_OK;
+}
+
+#define BY_WIDTH(kernel, grid, shared, ...)                                                       \
+    (g.a.head <= 32   ? RD_LAUNCH(gpu, st, (kernel<1, 4>), grid, 32 * WARPS, shared, __VA_ARGS__) \
+     : g.a.head <= 64 ? RD_LAUNCH(gpu, st, (kernel<2, 4>), grid, 32 * WARPS, shared, __VA_ARGS__) \
+                      : RD_LAUNCH(gpu, st, (kernel<4, 2>), grid, 32 * WARPS, shared, __VA_ARGS__))
+
+extern "C" rd_code rd_cuda_attend_forward(rd_call *c, rd_status *st)
+{
+    const rd_attend *a = static_cast<const rd_attend *>(c->attr);
+    rd_gpu *gpu = rd_gpu_of(c->be);
+    attend_gpu g = {};
+    rd_attend_saved *saved;
+    rd_attend_seq *list;
+    rd_key *host_key, *key = NULL;
+    int64_t mask_bytes, n_tiles;
+    RD_TRY_OR_RETURN(rd_arena_zero(c->kept, sizeof *saved, &saved, st));
+    c->saved = saved;
+    RD_TRY_OR_RETURN(rd_attend_list(c->scratch, a, &list, &mask_bytes, st));
+    RD_TRY_OR_RETURN(rd_call_lend(c, c->device_kept, list, (size_t)(a->n + 1) * sizeof *list,
+                                  &saved->seq, st));
+    if (c->keep)
+        RD_TRY_OR_RETURN(rd_arena_get(c->device_kept,
+                                      (size_t)(a->n_heads * (c->out[0]->rows + 1)) * sizeof(float),
+                                      &saved->lse, st));
+    if (c->keep && rd_attend_drops(c))
+        RD_TRY_OR_RETURN(rd_arena_get(c->device_kept, (size_t)mask_bytes + 4, &saved->mask, st));
+    RD_TRY_OR_RETURN(attend_fill(c, saved, &g, st));
+    g.out = c->out[0]->v;
+    if (a->key_row)
+        RD_TRY_OR_RETURN(rd_call_lend(c, c->device_scratch, a->key_row,
+                                      (size_t)a->n_key_row * sizeof *a->key_row, &g.key_row, st));
+    if (g.drop) {
+        RD_TRY_OR_RETURN(rd_arena_get(c->scratch, (size_t)a->n_heads * sizeof *key, &host_key, st));
+        for (int64_t h = 0; h < a->n_heads; h++) host_key[h] = rd_attend_key(a, h);
+        RD_TRY_OR_RETURN(rd_call_lend(c, c->device_scratch, host_key,
+                                      (size_t)a->n_heads * sizeof *key, &key, st));
+    }
+    RD_TRY_OR_RETURN(attend_tiles(c, false, &g.tile, &n_tiles, st));
+    const dim3 grid((unsigned)n_tiles, (unsigned)a->n_heads);
+    const size_t shared = (size_t)(64 * (a->head + 1) + WARPS * warp_rows(a->head) * a->head) *
+                          sizeof(float);
+    const rd_key none = {};
+    return BY_WIDTH(attend_fwd, grid, shared, g, none, static_cast<const rd_key *>(key));
+}
+
+extern "C" rd_code rd_cuda_attend_backward(rd_call *c, rd_status *st)
+{
+    const rd_attend *a = static_cast<const rd_attend *>(c->attr);
+    const rd_attend_saved *saved = static_cast<const rd_attend_saved *>(c->saved);
+    rd_gpu *gpu = rd_gpu_of(c->be);
+    attend_gpu g = {};
+    int64_t n_tiles;
+    const size_t shared = (size_t)(64 * (a->head + 1) + 2 * WARPS * warp_rows(a->head) * a->head +
+                                   32) *
+                          sizeof(float);
+    RD_TRY_OR_RETURN(attend_fill(c, saved, &g, st));
+    g.o = c->out[0]->v;
+    g.d_o = c->out[0]->g;
+    g.dq = c->in[0]->g;
+    g.dkv = c->in[1]->g;
+    if (g.dq) {
+        RD_TRY_OR_RETURN(attend_tiles(c, false, &g.tile, &n_tiles, st));
+        const dim3 grid((unsigned)n_tiles, (unsigned)a->n_heads);
+        RD_TRY_OR_RETURN(BY_WIDTH(attend_dq, grid, shared, g));
+    }
+    if (g.dkv) {
+        RD_TRY_OR_RETURN(attend_tiles(c, true, &g.tile, &n_tiles, st));
+        const dim3 grid((unsigned)n_tiles, (unsigned)a->n_kv_heads);
+        RD_TRY_OR_RETURN(BY_WIDTH(attend_dkv, grid, shared, g));
+    }
+    return RD_OK;
+}

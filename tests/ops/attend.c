@@ -1,0 +1,230 @@
+/* attend.c -- tests attention against a naive reference in double: whole rows of probabilities, the
+ * masks of rd_philox_keep, and central differences for the gradients. */
+#include "harness.h"
+
+enum { MOST_SEQ = 4 };
+static const double TOLERANCE = 2e-5;
+
+typedef struct attend_case {
+    const char *name;
+    int64_t n_heads, n_kv_heads, head;
+    int64_t n, q_len[MOST_SEQ], k_len[MOST_SEQ];
+    bool causal, fused; /* fused: one variable has queries, keys and values */
+    float keep;
+} attend_case;
+
+static const attend_case cases[] = {
+    {"one row", 1, 1, 8, 1, {1}, {1}, true, true, 1.0f},
+    {"self, three lengths", 2, 2, 8, 3, {7, 1, 8}, {7, 1, 8}, false, true, 1.0f},
+    {"causal, three lengths", 2, 2, 24, 3, {63, 1, 9}, {63, 1, 9}, true, true, 1.0f},
+    {"cross", 2, 2, 8, 3, {5, 9, 1}, {11, 1, 3}, false, false, 1.0f},
+    {"cross, no query of one", 2, 2, 8, 3, {5, 0, 1}, {11, 2, 3}, false, false, 1.0f},
+    {"grouped heads", 6, 2, 8, 2, {9, 17}, {9, 17}, true, true, 1.0f},
+    {"one key head", 3, 1, 16, 2, {4, 5}, {6, 70}, false, false, 1.0f},
+    {"block edges 64", 1, 1, 64, 1, {64}, {64}, true, true, 1.0f},
+    {"block edges 65", 1, 1, 80, 1, {65}, {65}, true, true, 1.0f},
+    {"two key blocks", 1, 1, 8, 2, {130, 3}, {257, 129}, false, false, 1.0f},
+    {"causal, two key blocks", 1, 1, 8, 1, {257}, {257}, true, true, 1.0f},
+    {"causal, keys before", 2, 2, 8, 2, {3, 70}, {9, 140}, true, false, 1.0f},
+    {"wide head", 1, 1, 128, 1, {9}, {12}, false, false, 1.0f},
+    {"odd head", 3, 3, 5, 2, {9, 4}, {9, 4}, true, true, 1.0f},
+    {"dropout", 2, 2, 8, 3, {7, 1, 70}, {7, 1, 70}, false, true, 0.9f},
+    {"dropout, causal", 2, 2, 8, 2, {13, 150}, {13, 150}, true, true, 0.5f},
+    {"dropout, cross, grouped", 4, 2, 8, 2, {13, 5}, {3, 140}, false, false, 0.8f},
+};
+
+typedef struct attend_test {
+    harness h;
+    const attend_case *c;
+    rd_attend a;
+    int q, kv;
+    int64_t q_first[MOST_SEQ], k_first[MOST_SEQ], sample[MOST_SEQ], Nq, Nk, q_cols, k_cols;
+} attend_test;
+
+/* The sum over all outputs times their weights. */
+static double attend_reference(void *ctx)
+{
+    const attend_test *t = ctx;
+    const rd_attend *a = &t->a;
+    const double *q = t->h.x[t->q], *kv = t->h.x[t->kv];
+    double total = 0.0;
+    for (int64_t s = 0; s < a->n; s++)
+        for (int64_t h = 0; h < a->n_heads; h++)
+            for (int64_t i = 0; i < a->q_len[s]; i++) {
+                const int64_t g = h / (a->n_heads / a->n_kv_heads), row = a->q_first[s] + i,
+                              seen = a->causal ? i + a->k_len[s] - a->q_len[s] + 1 : a->k_len[s];
+                double p[600], sum = 0.0, top = -INFINITY;
+                uint8_t keep[600];
+                for (int64_t k = 0; k < seen; k++) {
+                    p[k] = 0.0;
+                    for (int64_t c = 0; c < a->head; c++)
+                        p[k] += q[row * t->q_cols + a->q_at + h * a->head + c] *
+                                kv[(a->k_first[s] + k) * t->k_cols + a->k_at + g * a->head + c];
+                    p[k] *= (double)a->scale;
+                    top = fmax(top, p[k]);
+                }
+                for (int64_t k = 0; k < seen; k++) sum += p[k] = exp(p[k] - top);
+                rd_philox_keep(rd_key_make(a->drop.seed, RD_RNG_DROPOUT, a->drop.site + (uint64_t)h,
+                                           a->drop.epoch),
+                               (uint64_t)a->sample[s], (uint32_t)i, a->drop.keep, seen, keep);
+                for (int64_t k = 0; k < seen; k++) {
+                    const double w = keep[k] ? p[k] / sum / (double)a->drop.keep : 0.0;
+                    for (int64_t c = 0; c < a->head; c++)
+                        total += w *
+                                 kv[(a->k_first[s] + k) * t->k_cols + a->v_at + g * a->head + c] *
+                                 (double)t->h.r[row * a->n_heads * a->head + h * a->head + c];
+                }
+            }
+    return total;
+}
+
+static void attend_init(attend_test *t, const attend_case *c, int threads)
+{
+    const int64_t wq = c->n_heads * c->head, wk = c->n_kv_heads * c->head;
+    *t = (attend_test){.c = c};
+    for (int64_t s = 0; s < c->n; s++) {
+        t->q_first[s] = t->Nq;
+        t->k_first[s] = t->Nk;
+        t->sample[s] = 1000 * (s + 1) + (INT64_C(1) << 33);
+        t->Nq += c->q_len[s];
+        t->Nk += c->k_len[s];
+    }
+    t->q_cols = c->fused ? wq + 2 * wk : wq + 3;
+    t->k_cols = c->fused ? t->q_cols : 2 * wk + 1;
+    t->a = (rd_attend){.n_heads = c->n_heads,
+                       .n_kv_heads = c->n_kv_heads,
+                       .head = c->head,
+                       .q_at = c->fused ? 0 : 3,
+                       .k_at = c->fused ? wq : wk + 1, /* values first, then a column of no use */
+                       .v_at = c->fused ? wq + wk : 0,
+                       .scale = 1.0f / sqrtf((float)c->head),
+                       .causal = c->causal,
+                       .n = c->n,
+                       .q_first = t->q_first,
+                       .q_len = c->q_len,
+                       .k_first = t->k_first,
+                       .k_len = c->k_len,
+                       .sample = t->sample,
+                       .drop = {.seed = 5, .epoch = 2, .site = 7, .keep = c->keep}};
+    h_init_as(&t->h, threads, false);
+    t->q = t->kv = h_input(&t->h, t->Nq, t->q_cols);
+    if (!c->fused) t->kv = h_input(&t->h, t->Nk, t->k_cols);
+    h_fill(&t->h, 1.5, t->Nq * wq);
+}
+
+static rd_var *attend_apply(attend_test *t)
+{
+    return rd_op_attend(t->h.tape, &t->a, h_var(&t->h, t->q), h_var(&t->h, t->kv));
+}
+
+static void test_attend(void **state)
+{
+    attend_test t;
+    attend_init(&t, *state, 1);
+    rd_var *y = attend_apply(&t);
+    h_check(&t.h, h_weighted(&t.h, &y, 1), attend_reference, &t, TOLERANCE);
+    h_free(&t.h);
+}
+
+/* Output and gradients have the same bytes on 1, 2 and 4 threads, and without a backward pass. */
+static void test_threads(void **state)
+{
+    static const int threads[] = {1, 2, 4};
+    float *first = NULL, *first_g = NULL;
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        attend_test t;
+        rd_status st = {0};
+        attend_init(&t, &cases[15], threads[k]);
+        rd_var *y = attend_apply(&t), *loss = h_weighted(&t.h, &y, 1);
+        float *v = h_read(&t.h, y, false);
+        const size_t n = (size_t)(y->rows * y->cols) * sizeof *v,
+                     n_g = (size_t)t.h.p[0]->n * sizeof(float);
+        rd_tape_backward(t.h.tape, loss, &st);
+        must(&st);
+        float *g = malloc(n_g);
+        memcpy(g, test_grads(t.h.ps) + t.h.p[0]->offset, n_g);
+        if (!first) first = v, first_g = g;
+        assert_memory_equal(v, first, n);
+        assert_memory_equal(g, first_g, n_g);
+        if (v != first) free(v), free(g);
+        h_free(&t.h);
+    }
+    free(first);
+    free(first_g);
+}
+
+/* A sequence alone gives the bytes that it gives among others. */
+static void test_alone(void **state)
+{
+    attend_test all, one;
+    attend_case c = cases[2];
+    (void)state;
+    attend_init(&all, &cases[2], 1);
+    float *v = h_read(&all.h, attend_apply(&all), false);
+    c.n = 1;
+    attend_init(&one, &c, 1);
+    float *w = h_read(&one.h, attend_apply(&one), false);
+    assert_memory_equal(v, w, (size_t)(c.q_len[0] * c.n_heads * c.head) * sizeof *v);
+    free(v);
+    free(w);
+    h_free(&all.h);
+    h_free(&one.h);
+}
+
+/* Decoding: one query for each sequence, whose keys are picked from a cache. */
+static void test_key_row(void **state)
+{
+    static const int32_t row[] = {4, 0, 2, 2, 1, 5, 3};
+    static const int64_t q_len[] = {1, 1}, k_first[] = {0, 3}, k_len[] = {3, 4};
+    attend_case c = {"cache", 2, 1, 8, 2, {1, 1}, {3, 3}, false, false, 1.0f};
+    attend_test t;
+    (void)state;
+    attend_init(&t, &c, 1);
+    rd_tape_reset(t.h.tape, false, false);
+    t.a.key_row = row;
+    t.a.n_key_row = 7;
+    t.a.q_len = q_len;
+    t.a.k_first = k_first;
+    t.a.k_len = k_len;
+    rd_var *y = attend_apply(&t);
+    float *v = h_read(&t.h, y, false);
+    /* the reference reads the picked rows from a copy */
+    double *kv = t.h.x[t.kv], picked[7 * 17];
+    for (int i = 0; i < 7; i++) memcpy(picked + i * 17, kv + row[i] * 17, 17 * sizeof *kv);
+    t.h.x[t.kv] = picked;
+    for (int64_t i = 0; i < 2 * 16; i++) {
+        memset(t.h.r, 0, 2 * 16 * sizeof *t.h.r);
+        t.h.r[i] = 1.0f;
+        assert_float_equal(v[i], attend_reference(&t), TOLERANCE);
+    }
+    t.h.x[t.kv] = kv;
+    free(v);
+    h_free(&t.h);
+}
+
+/* Wrong shapes are RD_EBUG. */
+static void test_refused(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 7; k++) {
+        attend_test t;
+        rd_status st = {0};
+        int64_t len[] = {4, 9, 1};
+        static const int32_t far[] = {99};
+        attend_init(&t, &cases[3], 1);
+        if (k == 0) t.a.n_kv_heads = 3;
+        if (k == 1) t.a.v_at = 18;
+        if (k == 2) t.a.q_len = len;   /* a row without a sequence */
+        if (k == 3) t.a.causal = true; /* fewer keys than queries */
+        if (k == 4) t.a.q_at = -1;
+        if (k == 5) t.a.drop.keep = 0.0f;
+        if (k == 6) t.a.key_row = far, t.a.n_key_row = 1; /* while recording */
+        assert_null(attend_apply(&t));
+        assert_int_equal(rd_tape_check(t.h.tape, &st), RD_EBUG);
+        h_free(&t.h);
+    }
+}
+
+RD_TESTS("attend", TEST_ROWS(test_attend, cases), TEST(test_threads), TEST(test_alone),
+         TEST(test_key_row), TEST(test_refused))
