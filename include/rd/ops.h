@@ -126,6 +126,16 @@ typedef struct rd_attend {
  * the same variable as queries. No array of n_heads x q_len x k_len numbers is stored. */
 rd_var *rd_op_attend(rd_tape *t, const rd_attend *a, rd_var *queries, rd_var *keys);
 
+typedef struct rd_layer_norm {
+    float eps; /* above 0 */
+    /* The mean is not subtracted: root mean square normalisation (Zhang and Sennrich 2019). */
+    bool rms;
+} rd_layer_norm;
+/* Returns each row of x (N, d), normalised: (x - mean) / sqrt(variance + eps) * gain + bias. The
+ * variance is that of all d numbers, divided by d. With rms: x / sqrt(mean(x^2) + eps) * gain +
+ * bias. gain and bias: d numbers. bias may be NULL. */
+rd_var *rd_op_layer_norm(rd_tape *t, const rd_layer_norm *a, rd_var *x, rd_var *gain, rd_var *bias);
+
 typedef struct rd_xent {
     const int32_t *target; /* [N] index of the right class of each row */
     float temperature;     /* logits are divided by the temperature */

@@ -114,6 +114,29 @@ static void attend_apply(trial *t)
     give(t, rd_op_attend(t->h.tape, &a, q, self ? q : input(t, 1)));
 }
 
+/* size: rows, columns, rms, bias. */
+static void layer_norm_declare(trial *t)
+{
+    const int64_t *s = t->c->size;
+    matrix(t, s[0] ? s[0] : 1, s[1]);
+    matrix(t, 0, s[1]);
+    if (s[3]) matrix(t, 0, s[1]);
+}
+/* Input 0, or no rows of it. */
+static rd_var *some_rows(trial *t)
+{
+    rd_var *x = input(t, 0);
+    return t->c->size[0]
+               ? x
+               : rd_op_pick(t->h.tape, 1, &x, (const int64_t *[]){rows_in_order(t, 0)}, 0);
+}
+static void layer_norm_apply(trial *t)
+{
+    const rd_layer_norm a = {1e-5f, t->c->size[2] != 0};
+    give(t, rd_op_layer_norm(t->h.tape, &a, some_rows(t), input(t, 1),
+                             t->c->size[3] ? input(t, 2) : NULL));
+}
+
 static void class_declare(trial *t)
 {
     matrix(t, t->c->size[0], t->c->size[1]);
@@ -455,6 +478,7 @@ static void cast_apply(trial *t)
 #define PICK .op = "pick", .declare = pick_declare, .apply = pick_apply
 #define XENT .op = "softmax_xent", .declare = xent_declare, .apply = xent_apply, .is_loss = true
 #define ATTEND .op = "attend", .declare = attend_declare, .apply = attend_apply
+#define LAYER_NORM .op = "layer_norm", .declare = layer_norm_declare, .apply = layer_norm_apply
 #define CLASS .op = "class_loss", .declare = class_declare, .apply = class_apply
 #define RNN .op = "rnn_layer", .declare = rnn_declare, .apply = rnn_apply
 #define DECODER .op = "attention_decoder", .declare = decoder_declare, .apply = decoder_apply

@@ -1,0 +1,203 @@
+/* rows.c -- tests the ops of Transformers that work on rows against naive references in double, with
+ * central differences for the gradients. */
+#include "harness.h"
+
+static const double TOLERANCE = 2e-5;
+
+/* A run of one op, which a test describes. */
+typedef struct rows_run rows_run;
+typedef rd_var *rows_apply(rows_run *t);
+struct rows_run {
+    harness h;
+    rows_apply *apply;
+    const void *test_case;
+    int64_t n, d;
+    int in[3]; /* inputs of the harness; -1: none */
+};
+
+/* Output and gradients have the same bytes on 1, 2 and 4 threads. init: makes the inputs. */
+static void rows_same_bytes(void (*init)(rows_run *t, const void *test_case, int threads),
+                            const void *test_case)
+{
+    static const int threads[] = {1, 2, 4};
+    float *first[2] = {NULL, NULL};
+    for (int k = 0; k < 3; k++) {
+        rows_run t = {0};
+        rd_status st = {0};
+        init(&t, test_case, threads[k]);
+        rd_var *y = t.apply(&t), *loss = h_weighted(&t.h, &y, 1);
+        rd_tape_check(t.h.tape, &st);
+        must(&st);
+        float *v = h_read(&t.h, y, false);
+        rd_tape_backward(t.h.tape, loss, &st);
+        must(&st);
+        const float *g = test_grads(t.h.ps);
+        const size_t n = (size_t)(y->rows * y->cols) * sizeof *v,
+                     n_g = (size_t)rd_params_span(t.h.ps) * sizeof *g;
+        if (!k) {
+            first[0] = v;
+            first[1] = malloc(n_g);
+            memcpy(first[1], g, n_g);
+        } else {
+            assert_memory_equal(v, first[0], n);
+            assert_memory_equal(g, first[1], n_g);
+            free(v);
+        }
+        h_free(&t.h);
+    }
+    free(first[0]);
+    free(first[1]);
+}
+
+/* Returns no rows of an input. */
+static rd_var *rows_none(rows_run *t, int i)
+{
+    rd_var *x = h_var(&t->h, i);
+    return rd_op_pick(t->h.tape, 1, &x, (const int64_t *[]){(const int64_t[]){0}}, 0);
+}
+
+/* Runs backward of an op that got no rows: its gradients stay zero. */
+static void rows_check_none(rows_run *t, rd_var *y)
+{
+    rd_status st = {0};
+    rd_tape_check(t->h.tape, &st);
+    must(&st);
+    assert_int_equal(y->rows, 0);
+    rd_tape_backward(t->h.tape, h_weighted(&t->h, &y, 1), &st);
+    must(&st);
+    for (int i = 0; i < t->h.n; i++)
+        for (int64_t k = 0; k < t->h.p[i]->n; k++)
+            assert_true(test_grads(t->h.ps)[t->h.p[i]->offset + k] == 0.0f);
+}
+
+/* ---- layer_norm ---- */
+typedef struct norm_case {
+    const char *name;
+    int64_t n, d;
+    bool rms, bias;
+    float eps;
+} norm_case;
+
+static const norm_case norm_cases[] = {
+    {"one number", 1, 1, false, true, 1e-2f},
+    {"one row", 1, 7, false, true, 1e-6f},
+    {"one column", 5, 1, false, true, 1e-2f},
+    {"odd sizes", 3, 13, false, true, 1e-5f},
+    {"no bias", 9, 8, false, false, 1e-5f},
+    {"large eps", 9, 8, false, true, 0.5f},
+    {"several chunks", 70, 33, false, true, 1e-6f},
+    {"unequal chunks", 2085, 5, false, true, 1e-6f},
+    {"wide", 2, 1030, false, true, 1e-6f},
+    {"rms, one number", 1, 1, true, false, 0.1f},
+    {"rms, odd sizes", 3, 13, true, false, 1e-5f},
+    {"rms, bias", 9, 8, true, true, 1e-5f},
+    {"rms, several chunks", 70, 33, true, false, 1e-6f},
+};
+
+static double norm_reference(void *ctx)
+{
+    const rows_run *t = ctx;
+    const norm_case *c = t->test_case;
+    double total = 0.0;
+    for (int64_t i = 0; i < t->n; i++) {
+        const double *x = t->h.x[t->in[0]] + i * t->d;
+        double mean = 0.0, variance = 0.0;
+        for (int64_t k = 0; k < t->d && !c->rms; k++) mean += x[k] / (double)t->d;
+        for (int64_t k = 0; k < t->d; k++) variance += (x[k] - mean) * (x[k] - mean) / (double)t->d;
+        for (int64_t k = 0; k < t->d; k++)
+            total += (double)t->h.r[i * t->d + k] *
+                     ((x[k] - mean) / sqrt(variance + (double)c->eps) * t->h.x[t->in[1]][k] +
+                      (c->bias ? t->h.x[t->in[2]][k] : 0.0));
+    }
+    return total;
+}
+
+static rd_var *norm_of(rows_run *t, rd_var *x)
+{
+    const norm_case *c = t->test_case;
+    const rd_layer_norm a = {c->eps, c->rms};
+    return rd_op_layer_norm(t->h.tape, &a, x, h_var(&t->h, t->in[1]), h_var(&t->h, t->in[2]));
+}
+static rd_var *norm_apply(rows_run *t)
+{
+    return norm_of(t, h_var(&t->h, t->in[0]));
+}
+
+static void norm_init(rows_run *t, const void *test_case, int threads)
+{
+    const norm_case *c = test_case;
+    *t = (rows_run){.apply = norm_apply, .test_case = c, .n = c->n, .d = c->d};
+    h_init_as(&t->h, threads, false);
+    t->in[0] = h_input(&t->h, c->n, c->d);
+    t->in[1] = h_input(&t->h, 0, c->d);
+    t->in[2] = c->bias ? h_input(&t->h, 0, c->d) : -1;
+    h_fill(&t->h, 1.5, c->n * c->d);
+}
+
+static void test_norm(void **state)
+{
+    rows_run t;
+    norm_init(&t, *state, 1);
+    rd_var *y = norm_apply(&t);
+    /* The gradient of a lone number is 0: rounding errors times 1 / sqrt(eps) remain. */
+    h_check(&t.h, h_weighted(&t.h, &y, 1), norm_reference, &t, t.d > 1 ? TOLERANCE : 5e-3);
+    h_free(&t.h);
+}
+
+static void test_norm_threads(void **state)
+{
+    (void)state;
+    for (int k = 6; k < 9; k++) rows_same_bytes(norm_init, &norm_cases[k]);
+}
+
+static void test_norm_no_rows(void **state)
+{
+    rows_run t;
+    (void)state;
+    norm_init(&t, &norm_cases[3], 1);
+    rows_check_none(&t, norm_of(&t, rows_none(&t, t.in[0])));
+    h_free(&t.h);
+}
+
+/* Numbers near 10,000 that differ by about 0.01: mean(x^2) - mean^2 has no right digit in float32,
+ * and a mean in float32 is off by a part of the differences. */
+static void test_norm_far_from_zero(void **state)
+{
+    static const norm_case far = {"far", 3, 517, false, true, 1e-6f};
+    rows_run t;
+    (void)state;
+    norm_init(&t, &far, 1);
+    float *x = test_values(t.h.ps) + t.h.p[t.in[0]]->offset;
+    for (int64_t i = 0; i < far.n * far.d; i++)
+        t.h.x[t.in[0]][i] = (double)(x[i] = 1e4f + 0.01f * x[i]);
+    rd_params_touch(t.h.ps);
+    float *y = h_read(&t.h, norm_apply(&t), false);
+    memset(t.h.r, 0, (size_t)t.h.n_r * sizeof *t.h.r);
+    for (int64_t i = 0; i < far.n * far.d; i += 7) {
+        t.h.r[i] = 1.0f;
+        assert_float_equal(y[i], norm_reference(&t), 1e-5);
+        t.h.r[i] = 0.0f;
+    }
+    free(y);
+    h_free(&t.h);
+}
+
+static void test_norm_refused(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        rows_run t;
+        rd_status st = {0};
+        rd_layer_norm a = {1e-5f, false};
+        norm_init(&t, &norm_cases[3], 1);
+        if (k == 0) a.eps = 0.0f;
+        assert_null(rd_op_layer_norm(t.h.tape, &a, h_var(&t.h, t.in[0]),
+                                     h_var(&t.h, t.in[k == 1 ? 0 : 1]),
+                                     h_var(&t.h, t.in[k == 2 ? 0 : 2])));
+        assert_int_equal(rd_tape_check(t.h.tape, &st), RD_EBUG);
+        h_free(&t.h);
+    }
+}
+
+RD_TESTS("rows", TEST_ROWS(test_norm, norm_cases), TEST(test_norm_threads), TEST(test_norm_no_rows),
+         TEST(test_norm_far_from_zero), TEST(test_norm_refused))
