@@ -136,6 +136,17 @@ typedef struct rd_layer_norm {
  * bias. gain and bias: d numbers. bias may be NULL. */
 rd_var *rd_op_layer_norm(rd_tape *t, const rd_layer_norm *a, rd_var *x, rd_var *gain, rd_var *bias);
 
+typedef enum rd_activation {
+    RD_ACT_RELU,
+    RD_ACT_RELU2,     /* max(x, 0)^2 */
+    RD_ACT_GELU_TANH, /* x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) */
+    RD_ACT_GELU_ERF,  /* x Phi(x), with Phi the normal distribution */
+    RD_ACT_SILU       /* x / (1 + exp(-x)) */
+} rd_activation;
+/* Returns f(x), element by element. The relative error is below 2e-6, also for large -x; results
+ * below 2e-36 may be 0. NaN stays NaN. */
+rd_var *rd_op_activate(rd_tape *t, rd_activation f, rd_var *x);
+
 typedef struct rd_xent {
     const int32_t *target; /* [N] index of the right class of each row */
     float temperature;     /* logits are divided by the temperature */

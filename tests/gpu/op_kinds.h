@@ -61,8 +61,11 @@ static void xent_apply(trial *t)
 {
     const int64_t N = t->c->size[0];
     float *nll = step_memory(t, N, sizeof *nll);
-    const rd_xent a = {ids_below(t, N, t->c->size[2]), (float)t->c->number[0], sum_out(t),
-                       list_out(t, N), nll};
+    const rd_xent a = {.target = ids_below(t, N, t->c->size[2]),
+                       .temperature = (float)t->c->number[0],
+                       .loss_sum = sum_out(t),
+                       .argmax = list_out(t, N),
+                       .nll = nll};
     give(t, t->loss = rd_op_softmax_xent(t->h.tape, &a, rows_of(t, 0), direct(t, 1)));
     double *by_row = sum_out(t);
     *by_row = 0.0;
@@ -135,6 +138,16 @@ static void layer_norm_apply(trial *t)
     const rd_layer_norm a = {1e-5f, t->c->size[2] != 0};
     give(t, rd_op_layer_norm(t->h.tape, &a, some_rows(t), input(t, 1),
                              t->c->size[3] ? input(t, 2) : NULL));
+}
+
+/* size: rows, columns, function. */
+static void activate_declare(trial *t)
+{
+    matrix(t, t->c->size[0] ? t->c->size[0] : 1, t->c->size[1]);
+}
+static void activate_apply(trial *t)
+{
+    give(t, rd_op_activate(t->h.tape, (rd_activation)t->c->size[2], some_rows(t)));
 }
 
 static void class_declare(trial *t)
@@ -479,6 +492,7 @@ static void cast_apply(trial *t)
 #define XENT .op = "softmax_xent", .declare = xent_declare, .apply = xent_apply, .is_loss = true
 #define ATTEND .op = "attend", .declare = attend_declare, .apply = attend_apply
 #define LAYER_NORM .op = "layer_norm", .declare = layer_norm_declare, .apply = layer_norm_apply
+#define ACTIVATE .op = "activate", .declare = activate_declare, .apply = activate_apply
 #define CLASS .op = "class_loss", .declare = class_declare, .apply = class_apply
 #define RNN .op = "rnn_layer", .declare = rnn_declare, .apply = rnn_apply
 #define DECODER .op = "attention_decoder", .declare = decoder_declare, .apply = decoder_apply

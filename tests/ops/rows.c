@@ -199,5 +199,219 @@ static void test_norm_refused(void **state)
     }
 }
 
+/* ---- activate ---- */
+typedef struct act_case {
+    const char *name;
+    rd_activation f;
+    int64_t n, d;
+} act_case;
+
+static const act_case act_cases[] = {
+    {"relu", RD_ACT_RELU, 5, 7},
+    {"relu2", RD_ACT_RELU2, 5, 7},
+    {"gelu_tanh", RD_ACT_GELU_TANH, 5, 7},
+    {"gelu_erf", RD_ACT_GELU_ERF, 5, 7},
+    {"silu", RD_ACT_SILU, 5, 7},
+    {"gelu_tanh, one number", RD_ACT_GELU_TANH, 1, 1},
+    {"gelu_erf, one row", RD_ACT_GELU_ERF, 1, 33},
+    {"silu, one column", RD_ACT_SILU, 33, 1},
+    {"gelu_tanh, many", RD_ACT_GELU_TANH, 130, 129},
+    {"gelu_erf, many", RD_ACT_GELU_ERF, 130, 129},
+    {"silu, many", RD_ACT_SILU, 130, 129},
+    {"relu2, many", RD_ACT_RELU2, 130, 129},
+};
+
+static double act_of(rd_activation f, double x)
+{
+    switch (f) {
+    case RD_ACT_RELU:
+        return x > 0.0 ? x : 0.0;
+    case RD_ACT_RELU2:
+        return x > 0.0 ? x * x : 0.0;
+    case RD_ACT_GELU_TANH:
+        /* (1 + tanh(u)) / 2 without loss of digits */
+        return x /
+               (1.0 + exp(-2.0 * sqrt(2.0 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+    case RD_ACT_GELU_ERF:
+        return 0.5 * x * erfc(-x / sqrt(2.0));
+    case RD_ACT_SILU:
+        return x / (1.0 + exp(-x));
+    }
+    return NAN;
+}
+
+static double act_reference(void *ctx)
+{
+    const rows_run *t = ctx;
+    const act_case *c = t->test_case;
+    double total = 0.0;
+    for (int64_t i = 0; i < t->n * t->d; i++)
+        total += (double)t->h.r[i] * act_of(c->f, t->h.x[t->in[0]][i]);
+    return total;
+}
+
+static rd_var *act_apply(rows_run *t)
+{
+    return rd_op_activate(t->h.tape, ((const act_case *)t->test_case)->f, h_var(&t->h, t->in[0]));
+}
+
+static void act_init(rows_run *t, const void *test_case, int threads)
+{
+    const act_case *c = test_case;
+    *t = (rows_run){.apply = act_apply, .test_case = c, .n = c->n, .d = c->d};
+    h_init_as(&t->h, threads, false);
+    t->in[0] = h_input(&t->h, c->n, c->d);
+    h_fill(&t->h, 4.0, c->n * c->d);
+}
+
+static void test_act(void **state)
+{
+    rows_run t;
+    act_init(&t, *state, 1);
+    rd_var *y = act_apply(&t);
+    h_check(&t.h, h_weighted(&t.h, &y, 1), act_reference, &t, TOLERANCE);
+    h_free(&t.h);
+}
+
+/* The gradient is written over that of the result, or added: x is used twice. */
+static void test_act_twice(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 5; k++) {
+        rows_run t;
+        act_init(&t, &act_cases[k], 1);
+        rd_var *x = h_var(&t.h, t.in[0]);
+        x = rd_op_pick(t.h.tape, 1, &x, (const int64_t *[]){(const int64_t[]){0, 1, 2, 3, 4}}, 5);
+        rd_var *y[2] = {rd_op_activate(t.h.tape, act_cases[k].f, x),
+                        rd_op_activate(t.h.tape, act_cases[k].f, x)};
+        t.h.r = realloc(t.h.r, 2 * 35 * sizeof *t.h.r);
+        memcpy(t.h.r + 35, t.h.r, 35 * sizeof *t.h.r);
+        rd_var *loss = h_weighted(&t.h, y, 2);
+        /* the reference: once, with twice the weights */
+        rd_status st = {0};
+        rd_tape_backward(t.h.tape, loss, &st);
+        must(&st);
+        const float *g = test_grads(t.h.ps) + t.h.p[t.in[0]]->offset;
+        for (int64_t i = 0; i < 35; i++) {
+            double *at = &t.h.x[t.in[0]][i];
+            const double was = *at, step = 1e-5;
+            *at = was + step;
+            const double up = act_reference(&t);
+            *at = was - step;
+            const double down = act_reference(&t);
+            *at = was;
+            assert_float_equal(g[i], (up - down) / step, 1e-4);
+        }
+        h_free(&t.h);
+    }
+}
+
+static void test_act_threads(void **state)
+{
+    (void)state;
+    for (int k = 8; k < 12; k++) rows_same_bytes(act_init, &act_cases[k]);
+}
+
+/* Applies f to n numbers, at most 1000. g: their slopes. */
+static void act_values(rd_activation f, int64_t n, const float *x, float *y, float *g)
+{
+    const act_case c = {"", f, 1, n};
+    rows_run t;
+    rd_status st = {0};
+    act_init(&t, &c, 1);
+    memcpy(test_values(t.h.ps) + t.h.p[t.in[0]]->offset, x, (size_t)n * sizeof *x);
+    rd_params_touch(t.h.ps);
+    for (int64_t i = 0; i < n; i++) t.h.r[i] = 1.0f;
+    rd_var *out = act_apply(&t);
+    float *v = h_read(&t.h, out, false);
+    memcpy(y, v, (size_t)n * sizeof *y);
+    rd_tape_backward(t.h.tape, h_weighted(&t.h, &out, 1), &st);
+    must(&st);
+    memcpy(g, test_grads(t.h.ps) + t.h.p[t.in[0]]->offset, (size_t)n * sizeof *g);
+    free(v);
+    h_free(&t.h);
+}
+
+/* Values of PyTorch 2, in float64. */
+static void test_act_known(void **state)
+{
+    static const struct {
+        float x;
+        double tanh_form, erf_form;
+    } gelu[] = {{-3.0f, -0.003637392, -0.004049694},
+                {-1.0f, -0.158808009, -0.158655254},
+                {0.5f, 0.345714010, 0.345731231},
+                {1.0f, 0.841191991, 0.841344746},
+                {2.0f, 1.954597694, 1.954499736}};
+    static const struct {
+        float x;
+        double y;
+    } silu[] = {{-1.0f, -0.268941421}, {0.5f, 0.311229666}, {3.0f, 2.857722380}};
+    float y, g;
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        act_values(RD_ACT_GELU_TANH, 1, &gelu[i].x, &y, &g);
+        assert_float_equal(y / gelu[i].tanh_form, 1.0, 1e-6);
+        act_values(RD_ACT_GELU_ERF, 1, &gelu[i].x, &y, &g);
+        assert_float_equal(y / gelu[i].erf_form, 1.0, 1e-6);
+    }
+    for (int i = 0; i < 3; i++) {
+        act_values(RD_ACT_SILU, 1, &silu[i].x, &y, &g);
+        assert_float_equal(y / silu[i].y, 1.0, 1e-6);
+    }
+}
+
+/* The relative error, from large negative to large positive numbers. */
+static void test_act_tails(void **state)
+{
+    enum { N = 1000 };
+    static const rd_activation all[] = {RD_ACT_GELU_TANH, RD_ACT_GELU_ERF, RD_ACT_SILU};
+    static float x[N], y[N], g[N];
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        for (int i = 0; i < N; i++) x[i] = -95.0f + 0.1f * (float)i + 0.001f;
+        for (int i = 0; i < N && k < 2; i++) x[i] = -14.0f + 0.02f * (float)i + 0.001f;
+        act_values(all[k], N, x, y, g);
+        for (int i = 0; i < N; i++) {
+            const double want = act_of(all[k], (double)x[i]);
+            if (!(fabs((double)y[i] - want) <= 2e-6 * fabs(want) + 2e-36))
+                fail_msg("function %d of %.9g: got %.9g, want %.9g (%.3g)", (int)all[k],
+                         (double)x[i], (double)y[i], want, (double)y[i] / want - 1.0);
+        }
+    }
+}
+
+/* Numbers without bounds: slopes are 0 and 1, and NaN stays NaN. */
+static void test_act_far(void **state)
+{
+    static const float x[] = {-1e30f, -1e13f, -200.0f, 200.0f, 1e13f, 1e18f, INFINITY, NAN};
+    float y[8], g[8];
+    (void)state;
+    for (int k = RD_ACT_RELU; k <= RD_ACT_SILU; k++) {
+        act_values((rd_activation)k, 8, x, y, g);
+        for (int i = 0; i < 8; i++) {
+            const float want = i < 3 ? 0.0f : k == RD_ACT_RELU2 ? x[i] * x[i] : x[i];
+            if (i < 7 && !(y[i] == want))
+                fail_msg("function %d of %g: %g", k, (double)x[i], (double)y[i]);
+            if (i < 7 && k != RD_ACT_RELU2 && !(g[i] == (i < 3 ? 0.0f : 1.0f)))
+                fail_msg("slope of function %d at %g: %g", k, (double)x[i], (double)g[i]);
+        }
+        assert_true(isnan(y[7]));
+    }
+}
+
+static void test_act_no_rows(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 5; k++) {
+        rows_run t;
+        act_init(&t, &act_cases[k], 1);
+        rows_check_none(&t, rd_op_activate(t.h.tape, act_cases[k].f, rows_none(&t, t.in[0])));
+        h_free(&t.h);
+    }
+}
+
 RD_TESTS("rows", TEST_ROWS(test_norm, norm_cases), TEST(test_norm_threads), TEST(test_norm_no_rows),
-         TEST(test_norm_far_from_zero), TEST(test_norm_refused))
+         TEST(test_norm_far_from_zero), TEST(test_norm_refused), TEST_ROWS(test_act, act_cases),
+         TEST(test_act_twice), TEST(test_act_threads), TEST(test_act_known), TEST(test_act_tails),
+         TEST(test_act_far), TEST(test_act_no_rows))
