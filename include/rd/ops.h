@@ -147,6 +147,16 @@ typedef enum rd_activation {
  * below 2e-36 may be 0. NaN stays NaN. */
 rd_var *rd_op_activate(rd_tape *t, rd_activation f, rd_var *x);
 
+typedef struct rd_residual {
+    /* Row i: the mask is that of the row (sample[i], position[i]) of rd_philox_keep. */
+    rd_dropout drop;
+    const int64_t *sample;   /* [N] global sample id of each row */
+    const int64_t *position; /* [N] position of each row in its sentence */
+} rd_residual;
+/* Returns x + drop(z). x, z (N, d). x NULL: drop(z) alone. sample and position may be NULL if
+ * drop.keep is 1 or the tape is not training. */
+rd_var *rd_op_residual(rd_tape *t, const rd_residual *a, rd_var *x, rd_var *z);
+
 typedef struct rd_xent {
     const int32_t *target; /* [N] index of the right class of each row */
     float temperature;     /* logits are divided by the temperature */

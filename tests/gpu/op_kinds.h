@@ -150,6 +150,26 @@ static void activate_apply(trial *t)
     give(t, rd_op_activate(t->h.tape, (rd_activation)t->c->size[2], some_rows(t)));
 }
 
+/* size: rows, columns, x is there. number: the probability to keep. */
+static void residual_declare(trial *t)
+{
+    for (int i = 0; i < (t->c->size[2] ? 2 : 1); i++)
+        matrix(t, t->c->size[0] ? t->c->size[0] : 1, t->c->size[1]);
+}
+static void residual_apply(trial *t)
+{
+    const int64_t n = t->c->size[0];
+    int64_t *sample = step_memory(t, n, sizeof *sample),
+            *position = step_memory(t, n, sizeof *position);
+    for (int64_t i = 0; i < n; i++) {
+        sample[i] = 77 + 1000 * (i / 5);
+        position[i] = i % 5 + (i % 3 ? 0 : 300);
+    }
+    const rd_residual a = {{3, 1, 9, (float)t->c->number[0]}, sample, position};
+    rd_var *z = some_rows(t);
+    give(t, rd_op_residual(t->h.tape, &a, t->c->size[2] ? n ? input(t, 1) : z : NULL, z));
+}
+
 static void class_declare(trial *t)
 {
     matrix(t, t->c->size[0], t->c->size[1]);
@@ -493,6 +513,7 @@ static void cast_apply(trial *t)
 #define ATTEND .op = "attend", .declare = attend_declare, .apply = attend_apply
 #define LAYER_NORM .op = "layer_norm", .declare = layer_norm_declare, .apply = layer_norm_apply
 #define ACTIVATE .op = "activate", .declare = activate_declare, .apply = activate_apply
+#define RESIDUAL_SUM .op = "residual", .declare = residual_declare, .apply = residual_apply
 #define CLASS .op = "class_loss", .declare = class_declare, .apply = class_apply
 #define RNN .op = "rnn_layer", .declare = rnn_declare, .apply = rnn_apply
 #define DECODER .op = "attention_decoder", .declare = decoder_declare, .apply = decoder_apply

@@ -411,7 +411,210 @@ static void test_act_no_rows(void **state)
     }
 }
 
+/* ---- residual ---- */
+typedef struct res_case {
+    const char *name;
+    int64_t n, d;
+    bool alone; /* no x */
+    float keep;
+} res_case;
+
+static const res_case res_cases[] = {
+    {"no dropout", 9, 8, false, 1.0f},
+    {"dropout", 9, 8, false, 0.9f},
+    {"odd width", 9, 13, false, 0.5f},
+    {"one number", 1, 1, false, 0.5f},
+    {"one row", 1, 300, false, 0.8f},
+    {"many rows", 150, 40, false, 0.7f},
+    {"alone", 9, 13, true, 0.6f},
+    {"alone, no dropout", 9, 13, true, 1.0f},
+    {"alone, many rows", 150, 33, true, 0.9f},
+};
+
+enum { RES_MOST = 150 };
+/* Sentences of 70, 1, 5, 70, 1, ... rows. Every third sentence begins at position 1000. */
+static int64_t res_sample[RES_MOST], res_position[RES_MOST];
+static void res_list(void)
+{
+    static const int64_t length[] = {70, 1, 5};
+    int64_t s = 0, p = 0;
+    for (int64_t i = 0; i < RES_MOST; i++, p++) {
+        if (p == length[s % 3]) s++, p = 0;
+        res_sample[i] = 5 + 1000 * s + (INT64_C(1) << 33);
+        res_position[i] = p + (s % 3 == 2 ? 1000 : 0);
+    }
+}
+
+static rd_residual res_attr(const res_case *c)
+{
+    return (rd_residual){.drop = {.seed = 5, .epoch = 2, .site = 7, .keep = c->keep},
+                         .sample = res_sample,
+                         .position = res_position};
+}
+
+static double res_reference(void *ctx)
+{
+    const rows_run *t = ctx;
+    const res_case *c = t->test_case;
+    double total = 0.0;
+    for (int64_t i = 0; i < t->n; i++) {
+        uint8_t keep[512];
+        rd_philox_keep(rd_key_make(5, RD_RNG_DROPOUT, 7, 2), (uint64_t)res_sample[i],
+                       (uint32_t)res_position[i], c->keep, t->d, keep);
+        for (int64_t k = 0; k < t->d; k++)
+            total += (double)t->h.r[i * t->d + k] *
+                     ((c->alone ? 0.0 : t->h.x[t->in[1]][i * t->d + k]) +
+                      (keep[k] ? t->h.x[t->in[0]][i * t->d + k] / (double)c->keep : 0.0));
+    }
+    return total;
+}
+
+static rd_var *res_apply(rows_run *t)
+{
+    const rd_residual a = res_attr(t->test_case);
+    return rd_op_residual(t->h.tape, &a, h_var(&t->h, t->in[1]), h_var(&t->h, t->in[0]));
+}
+
+static void res_init(rows_run *t, const void *test_case, int threads)
+{
+    const res_case *c = test_case;
+    *t = (rows_run){.apply = res_apply, .test_case = c, .n = c->n, .d = c->d};
+    res_list();
+    h_init_as(&t->h, threads, false);
+    t->in[0] = h_input(&t->h, c->n, c->d);
+    t->in[1] = c->alone ? -1 : h_input(&t->h, c->n, c->d);
+    h_fill(&t->h, 1.5, c->n * c->d);
+}
+
+static void test_res(void **state)
+{
+    rows_run t;
+    res_init(&t, *state, 1);
+    rd_var *y = res_apply(&t);
+    h_check(&t.h, h_weighted(&t.h, &y, 1), res_reference, &t, TOLERANCE);
+    h_free(&t.h);
+}
+
+/* On results of other ops the gradient is written in place, or added where they have one. */
+static void test_res_results(void **state)
+{
+    const res_case *c = *state;
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        rows_run t;
+        rd_status st = {0};
+        int64_t all[RES_MOST];
+        for (int64_t i = 0; i < RES_MOST; i++) all[i] = i;
+        res_init(&t, c, 1);
+        const rd_residual a = res_attr(c);
+        rd_var *z = h_var(&t.h, t.in[0]), *x = h_var(&t.h, t.in[1]);
+        z = rd_op_pick(t.h.tape, 1, &z, (const int64_t *[]){all}, t.n);
+        if (x) x = rd_op_pick(t.h.tape, 1, &x, (const int64_t *[]){all}, t.n);
+        /* 0: each once; 1: z is x also; 2: both have a second use */
+        rd_var *y[2] = {rd_op_residual(t.h.tape, &a, k == 1 && x ? z : x, z), NULL};
+        const int n = k == 2 ? 2 : 1;
+        if (n == 2) y[1] = rd_op_residual(t.h.tape, &a, x, z);
+        const size_t bytes = (size_t)(t.n * t.d) * sizeof *t.h.r;
+        t.h.r = realloc(t.h.r, 2 * bytes);
+        memcpy(t.h.r + t.n * t.d, t.h.r, bytes);
+        rd_tape_backward(t.h.tape, h_weighted(&t.h, y, n), &st);
+        must(&st);
+        const float *g = test_grads(t.h.ps);
+        for (int64_t i = 0; i < t.n; i++) {
+            uint8_t keep[512];
+            rd_philox_keep(rd_key_make(5, RD_RNG_DROPOUT, 7, 2), (uint64_t)res_sample[i],
+                           (uint32_t)res_position[i], c->keep, t.d, keep);
+            for (int64_t e = i * t.d; e < (i + 1) * t.d; e++) {
+                const double r = (double)t.h.r[e] * n,
+                             dz = keep[e % t.d] ? r / (double)c->keep : 0.0;
+                assert_float_equal(g[t.h.p[t.in[0]]->offset + e], dz + (k == 1 && x ? r : 0.0),
+                                   1e-5);
+                if (x) assert_float_equal(g[t.h.p[t.in[1]]->offset + e], k == 1 ? 0.0 : r, 1e-5);
+            }
+        }
+        h_free(&t.h);
+    }
+}
+
+static void test_res_threads(void **state)
+{
+    (void)state;
+    rows_same_bytes(res_init, &res_cases[5]);
+    rows_same_bytes(res_init, &res_cases[8]);
+}
+
+/* A row has the same bytes wherever it is in the batch, and dropout is off outside of training. */
+static void test_res_place(void **state)
+{
+    static const int64_t sample[] = {7, 7, 3}, position[] = {1, 0, 1}, turned[] = {3, 7, 7},
+                         turned_position[] = {1, 0, 1};
+    static const res_case c = {"", 3, 21, true, 0.5f};
+    (void)state;
+    rows_run t;
+    res_init(&t, &c, 1);
+    rd_residual a = res_attr(&c);
+    rd_var *z = h_var(&t.h, t.in[0]);
+    z = rd_op_pick(t.h.tape, 1, &z, (const int64_t *[]){(const int64_t[]){0, 0, 0}}, 3);
+    a.sample = sample;
+    a.position = position;
+    float *v = h_read(&t.h, rd_op_residual(t.h.tape, &a, NULL, z), false);
+    a.sample = turned;
+    a.position = turned_position;
+    float *w = h_read(&t.h, rd_op_residual(t.h.tape, &a, NULL, z), false);
+    for (int i = 0; i < 3; i++) assert_memory_equal(v + i * 21, w + (2 - i) * 21, 21 * sizeof *v);
+    /* other positions and samples have other masks */
+    assert_memory_not_equal(v, v + 21, 21 * sizeof *v);
+    assert_memory_not_equal(v, v + 42, 21 * sizeof *v);
+    free(v);
+    free(w);
+    rd_tape_reset(t.h.tape, true, false);
+    a.sample = a.position = NULL;
+    z = h_var(&t.h, t.in[0]);
+    v = h_read(&t.h, rd_op_residual(t.h.tape, &a, z, z), false);
+    for (int i = 0; i < 63; i++) assert_true(v[i] == 2.0f * (float)t.h.x[t.in[0]][i]);
+    free(v);
+    h_free(&t.h);
+}
+
+static void test_res_no_rows(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        rows_run t;
+        res_init(&t, &res_cases[k], 1);
+        const rd_residual a = res_attr(&res_cases[k]);
+        rows_check_none(&t, rd_op_residual(t.h.tape, &a, rows_none(&t, t.in[1]),
+                                           rows_none(&t, t.in[0])));
+        h_free(&t.h);
+    }
+}
+
+static void test_res_refused(void **state)
+{
+    static const int64_t wrong[] = {0, 1, -1, 3, 4, 5, 6, 7, 8},
+                         far[] = {0, 1, INT64_C(1) << 32, 3, 4, 5, 6, 7, 8};
+    (void)state;
+    for (int k = 0; k < 6; k++) {
+        rows_run t;
+        rd_status st = {0};
+        rd_residual a = res_attr(&res_cases[1]);
+        res_init(&t, &res_cases[1], 1);
+        if (k == 0) a.drop.keep = 0.0f;
+        if (k == 1) a.sample = NULL;
+        if (k == 2) a.position = NULL;
+        if (k == 3) a.position = wrong;
+        if (k == 4) a.position = far;
+        assert_null(rd_op_residual(t.h.tape, &a,
+                                   k == 5 ? rows_none(&t, t.in[1]) : h_var(&t.h, t.in[1]),
+                                   h_var(&t.h, t.in[0])));
+        assert_int_equal(rd_tape_check(t.h.tape, &st), RD_EBUG);
+        h_free(&t.h);
+    }
+}
+
 RD_TESTS("rows", TEST_ROWS(test_norm, norm_cases), TEST(test_norm_threads), TEST(test_norm_no_rows),
          TEST(test_norm_far_from_zero), TEST(test_norm_refused), TEST_ROWS(test_act, act_cases),
          TEST(test_act_twice), TEST(test_act_threads), TEST(test_act_known), TEST(test_act_tails),
-         TEST(test_act_far), TEST(test_act_no_rows))
+         TEST(test_act_far), TEST(test_act_no_rows), TEST_ROWS(test_res, res_cases),
+         TEST_ROWS(test_res_results, res_cases), TEST(test_res_threads), TEST(test_res_place),
+         TEST(test_res_no_rows), TEST(test_res_refused))

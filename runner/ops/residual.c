@@ -1,0 +1,180 @@
+/* residual.c -- residual sums with inverted dropout of the rows of sentences:
+ *   y = x + z / keep where the mask is set, else x;   dx += dy,  dz += dy / keep where it is set
+ *
+ * A mask is a function of (seed, site, epoch, sample, position). It does not depend on the rank that
+ * computes the sample, nor on the place of the row in the batch. It is stored as bits. */
+#include "residual.h"
+#include <inttypes.h>
+
+bool rd_residual_drops(const rd_call *c)
+{
+    return c->training && ((const rd_residual *)c->attr)->drop.keep < 1.0f;
+}
+
+rd_key rd_residual_key(const rd_call *c)
+{
+    const rd_dropout *d = &((const rd_residual *)c->attr)->drop;
+    return rd_key_make(d->seed, RD_RNG_DROPOUT, d->site, d->epoch);
+}
+
+static rd_code residual_infer(rd_call *c, rd_status *st)
+{
+    const rd_residual *a = c->attr;
+    const rd_var *x = c->in[0];
+    rd_var *z = c->in[1], *y = c->out[0];
+    if (!(a->drop.keep > 0.0f))
+        return rd_fail(st, RD_EBUG,
+                       "residual: the probability to keep an element is %g; it must be above 0",
+                       (double)a->drop.keep);
+    if (x && (x->rows != z->rows || x->cols != z->cols))
+        return rd_fail(st, RD_EBUG,
+                       "residual: %" PRId64 "x%" PRId64 " does not fit %" PRId64 "x%" PRId64,
+                       x->rows, x->cols, z->rows, z->cols);
+    if (rd_residual_drops(c)) {
+        if (!a->sample || !a->position)
+            return rd_fail(st, RD_EBUG, "residual: dropout needs the sample and position of rows");
+        for (int64_t i = 0; i < z->rows; i++)
+            if (a->position[i] < 0 || a->position[i] > UINT32_MAX)
+                return rd_fail(st, RD_EBUG, "residual: row %" PRId64 " has position %" PRId64, i,
+                               a->position[i]);
+    }
+    y->rows = z->rows;
+    y->cols = z->cols;
+    /* The array of a parameter has no slack. */
+    if (!x && !rd_residual_drops(c) && !z->param) y->values = z->values;
+    return RD_OK;
+}
+
+typedef struct residual_job {
+    const rd_residual *a;
+    rd_key key;
+    int64_t d, ld;
+    rd_residual_pass p;
+    uint8_t *mask;
+} residual_job;
+
+/* y = x + (bit k of the mask ? z scale : 0) */
+static void residual_row(const residual_job *j, int64_t i)
+{
+    typedef int32_t i8 __attribute__((vector_size(32)));
+    const i8 bit = {1, 2, 4, 8, 16, 32, 64, 128};
+    const float scale = 1.0f / j->a->drop.keep;
+    const uint8_t *m = j->mask + i * j->ld;
+    const float *x = j->p.x ? j->p.x + i * j->d : NULL, *z = j->p.z + i * j->d;
+    float *y = j->p.y + i * j->d;
+    int64_t k = 0;
+    for (; k + 8 <= j->d; k += 8) {
+        const i8 set = ((int32_t)m[k / 8] & bit) != 0;
+        rd_v8 v = (rd_v8)((i8)(rd_v8_load(z + k) * scale) & set);
+        if (x) v = rd_v8_load(x + k) + v;
+        rd_v8_store(y + k, v);
+    }
+    for (; k < j->d; k++) {
+        const float v = m[k / 8] >> k % 8 & 1 ? z[k] * scale : 0.0f;
+        y[k] = x ? x[k] + v : v;
+    }
+}
+
+static void residual_forward_part(void *ctx, int64_t lo, int64_t hi)
+{
+    const residual_job *j = ctx;
+    const int64_t *sample = j->a->sample, *position = j->a->position;
+    for (int64_t i = lo; i < hi;) {
+        /* The masks of positions that follow each other are drawn together. */
+        int64_t n = 1;
+        while (i + n < hi && n < 64 && sample[i + n] == sample[i] &&
+               position[i + n] == position[i] + n)
+            n++;
+        rd_philox_keep_bits(j->key, (uint64_t)sample[i], (uint32_t)position[i], n, j->a->drop.keep,
+                            j->d, j->mask + i * j->ld, j->ld);
+        for (int64_t k = i; k < i + n; k++) residual_row(j, k);
+        i += n;
+    }
+}
+
+static void residual_masked_part(void *ctx, int64_t lo, int64_t hi)
+{
+    for (int64_t i = lo; i < hi; i++) residual_row(ctx, i);
+}
+
+static residual_job residual_job_of(const rd_call *c, const rd_residual_pass *p)
+{
+    const int64_t d = c->in[1]->cols;
+    return (residual_job){.a = c->attr, .d = d, .ld = rd_residual_mask_bytes(d), .p = *p};
+}
+
+rd_code rd_residual_plain(rd_call *c, rd_status *st)
+{
+    const rd_var *x = c->in[0], *z = c->in[1], *y = c->out[0];
+    const int64_t n = z->rows * z->cols;
+    if (x) return rd_op_sum(c->be, RD_FLOAT32, n, x->v, z->v, false, y->v, st);
+    if (y->v == z->v) return RD_OK;
+    return rd_op_copy(c->be, RD_FLOAT32, n, z->v, y->v, false, st);
+}
+
+static rd_code residual_forward(rd_call *c, rd_status *st)
+{
+    const rd_residual_pass p = {c->in[0] ? c->in[0]->v : NULL, c->in[1]->v, c->out[0]->v};
+    residual_job j = residual_job_of(c, &p);
+    if (!rd_residual_drops(c)) return rd_residual_plain(c, st);
+    j.key = rd_residual_key(c);
+    RD_TRY(rd_arena_get(c->kept, (size_t)(c->in[1]->rows * j.ld + 1), &j.mask, st));
+    c->saved = j.mask;
+    rd_parallel(c->be, c->in[1]->rows, 4096 / (j.d + 1) + 1, residual_forward_part, &j);
+done:
+    return st->code;
+}
+
+static rd_code residual_masked(rd_call *c, const rd_residual_pass *p, rd_status *st)
+{
+    residual_job j = residual_job_of(c, p);
+    j.mask = c->saved;
+    rd_parallel(c->be, c->in[1]->rows, 16384 / (j.d + 1) + 1, residual_masked_part, &j);
+    return st->code;
+}
+
+rd_code rd_residual_back(rd_call *c, rd_residual_pass_of *masked, rd_status *st)
+{
+    const rd_var *y = c->out[0];
+    const int64_t n = y->rows * y->cols;
+    float *dx = NULL, *dz;
+    bool add = false;
+    if (c->in[0] && !rd_call_pass_grad(c, 0)) {
+        RD_TRY(rd_call_grad(c, 0, &dx, &add, st));
+        if (dx) RD_TRY(rd_op_copy(c->be, RD_FLOAT32, n, y->g, dx, add, st));
+    }
+    if (rd_call_pass_grad(c, 1)) {
+        dz = y->g;
+        add = false;
+    } else {
+        RD_TRY(rd_call_grad(c, 1, &dz, &add, st));
+    }
+    if (!dz) goto done;
+    if (rd_residual_drops(c)) {
+        const rd_residual_pass p = {add ? dz : NULL, y->g, dz};
+        RD_TRY(masked(c, &p, st));
+    } else if (dz != y->g || add) {
+        RD_TRY(rd_op_copy(c->be, RD_FLOAT32, n, y->g, dz, add, st));
+    }
+done:
+    return st->code;
+}
+
+static rd_code residual_backward(rd_call *c, rd_status *st)
+{
+    return rd_residual_back(c, residual_masked, st);
+}
+
+RD_OP(residual) = {
+    .name = "residual",
+    .about = "residual sum, dropout by position",
+    .infer = residual_infer,
+    .kernel =
+        {[RD_CPU] = {residual_forward, residual_backward}, [RD_GPU] = RD_GPU_KERNEL(residual)},
+    .own_grads = true};
+
+rd_var *rd_op_residual(rd_tape *t, const rd_residual *a, rd_var *x, rd_var *z)
+{
+    rd_var *in[] = {x, z};
+    return z ? rd_tape_apply(t, &rd_op_def_residual, a, sizeof *a, in, 2, NULL, 1) : NULL;
+}
