@@ -157,6 +157,21 @@ typedef struct rd_residual {
  * drop.keep is 1 or the tape is not training. */
 rd_var *rd_op_residual(rd_tape *t, const rd_residual *a, rd_var *x, rd_var *z);
 
+/* The layout of fixed positions of width d, with the pairs i < d / 2. */
+typedef enum rd_sinusoid {
+    RD_SINUSOID_PAIRS, /* Vaswani et al. 2017: sin, cos, sin, cos; the angle is p 10000^(-2 i / d) */
+    RD_SINUSOID_HALVES, /* Sockeye: the same angles, all sines and then all cosines */
+    RD_SINUSOID_T2T     /* tensor2tensor, fairseq, Marian: all sines and then all cosines; the angle
+                         * is p 10000^(-i / (d / 2 - 1)); the last column of an odd d is 0 */
+} rd_sinusoid;
+typedef struct rd_positions {
+    rd_sinusoid layout;
+    float scale;             /* of x */
+    const int64_t *position; /* [N] position of each row, at least 0 */
+} rd_positions;
+/* Returns scale x + P, where row i of P is the fixed encoding of position[i]. x (N, d). */
+rd_var *rd_op_positions(rd_tape *t, const rd_positions *a, rd_var *x);
+
 typedef struct rd_xent {
     const int32_t *target; /* [N] index of the right class of each row */
     float temperature;     /* logits are divided by the temperature */

@@ -170,6 +170,19 @@ static void residual_apply(trial *t)
     give(t, rd_op_residual(t->h.tape, &a, t->c->size[2] ? n ? input(t, 1) : z : NULL, z));
 }
 
+/* size: rows, columns, layout. number: the scale. */
+static void positions_declare(trial *t)
+{
+    matrix(t, t->c->size[0] ? t->c->size[0] : 1, t->c->size[1]);
+}
+static void positions_apply(trial *t)
+{
+    int64_t *position = step_memory(t, t->c->size[0], sizeof *position);
+    for (int64_t i = 0; i < t->c->size[0]; i++) position[i] = i % 37 + (i % 3 ? 0 : 10000);
+    const rd_positions a = {(rd_sinusoid)t->c->size[2], (float)t->c->number[0], position};
+    give(t, rd_op_positions(t->h.tape, &a, some_rows(t)));
+}
+
 static void class_declare(trial *t)
 {
     matrix(t, t->c->size[0], t->c->size[1]);
@@ -514,6 +527,7 @@ static void cast_apply(trial *t)
 #define LAYER_NORM .op = "layer_norm", .declare = layer_norm_declare, .apply = layer_norm_apply
 #define ACTIVATE .op = "activate", .declare = activate_declare, .apply = activate_apply
 #define RESIDUAL_SUM .op = "residual", .declare = residual_declare, .apply = residual_apply
+#define POSITIONS .op = "positions", .declare = positions_declare, .apply = positions_apply
 #define CLASS .op = "class_loss", .declare = class_declare, .apply = class_apply
 #define RNN .op = "rnn_layer", .declare = rnn_declare, .apply = rnn_apply
 #define DECODER .op = "attention_decoder", .declare = decoder_declare, .apply = decoder_apply

@@ -612,9 +612,206 @@ static void test_res_refused(void **state)
     }
 }
 
+/* ---- positions ---- */
+typedef struct pos_case {
+    const char *name;
+    rd_sinusoid layout;
+    int64_t n, d;
+    float scale;
+} pos_case;
+
+static const pos_case pos_cases[] = {
+    {"pairs", RD_SINUSOID_PAIRS, 9, 8, 2.8284271f},
+    {"halves", RD_SINUSOID_HALVES, 9, 8, 2.8284271f},
+    {"t2t", RD_SINUSOID_T2T, 9, 8, 2.8284271f},
+    {"t2t, odd width", RD_SINUSOID_T2T, 9, 7, 1.5f},
+    {"t2t, one column", RD_SINUSOID_T2T, 9, 1, 1.5f},
+    {"t2t, two columns", RD_SINUSOID_T2T, 9, 2, 1.5f},
+    {"pairs, two columns", RD_SINUSOID_PAIRS, 9, 2, 1.0f},
+    {"halves, one row", RD_SINUSOID_HALVES, 1, 30, 1.0f},
+    {"halves, many rows", RD_SINUSOID_HALVES, 150, 66, 8.0f},
+};
+
+/* Element k of the encoding of a position, straight from the formulas of the papers. */
+static double pos_element(rd_sinusoid layout, int64_t d, double p, int64_t k)
+{
+    const int64_t half = d / 2;
+    if (layout == RD_SINUSOID_PAIRS) {
+        const double angle = p / pow(10000.0, 2.0 * (double)(k / 2) / (double)d);
+        return k % 2 ? cos(angle) : sin(angle);
+    }
+    if (k >= 2 * half) return 0.0;
+    const double i = (double)(k % half),
+                 angle = layout == RD_SINUSOID_HALVES
+                             ? p / pow(10000.0, 2.0 * i / (double)d)
+                             : p / pow(10000.0, i / (half > 1 ? (double)(half - 1) : 1.0));
+    return k < half ? sin(angle) : cos(angle);
+}
+
+/* Positions of several sentences, not in order, some far beyond any table. */
+static int64_t pos_position[RES_MOST];
+static void pos_list(void)
+{
+    static const int64_t first[] = {3, 0, 10000, 1, 1000000};
+    for (int64_t i = 0; i < RES_MOST; i++) pos_position[i] = first[i % 5] + i / 5 % 7;
+}
+
+static double pos_reference(void *ctx)
+{
+    const rows_run *t = ctx;
+    const pos_case *c = t->test_case;
+    double total = 0.0;
+    for (int64_t i = 0; i < t->n; i++)
+        for (int64_t k = 0; k < t->d; k++)
+            total += (double)t->h.r[i * t->d + k] *
+                     ((double)c->scale * t->h.x[t->in[0]][i * t->d + k] +
+                      pos_element(c->layout, t->d, (double)pos_position[i], k));
+    return total;
+}
+
+static rd_var *pos_of(rows_run *t, rd_var *x)
+{
+    const pos_case *c = t->test_case;
+    const rd_positions a = {c->layout, c->scale, pos_position};
+    return rd_op_positions(t->h.tape, &a, x);
+}
+static rd_var *pos_apply(rows_run *t)
+{
+    return pos_of(t, h_var(&t->h, t->in[0]));
+}
+
+static void pos_init(rows_run *t, const void *test_case, int threads)
+{
+    const pos_case *c = test_case;
+    *t = (rows_run){.apply = pos_apply, .test_case = c, .n = c->n, .d = c->d};
+    pos_list();
+    h_init_as(&t->h, threads, false);
+    t->in[0] = h_input(&t->h, c->n, c->d);
+    h_fill(&t->h, 1.5, c->n * c->d);
+}
+
+static void test_pos(void **state)
+{
+    rows_run t;
+    pos_init(&t, *state, 1);
+    rd_var *y = pos_apply(&t);
+    h_check(&t.h, h_weighted(&t.h, &y, 1), pos_reference, &t, TOLERANCE);
+    h_free(&t.h);
+}
+
+/* On the result of another op the gradient is scaled in place, or added where there is one. */
+static void test_pos_results(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 2; n++) {
+        rows_run t;
+        rd_status st = {0};
+        int64_t all[9];
+        for (int64_t i = 0; i < 9; i++) all[i] = i;
+        pos_init(&t, &pos_cases[1], 1);
+        rd_var *x = h_var(&t.h, t.in[0]);
+        x = rd_op_pick(t.h.tape, 1, &x, (const int64_t *[]){all}, 9);
+        rd_var *y[2] = {pos_of(&t, x), n == 2 ? pos_of(&t, x) : NULL};
+        t.h.r = realloc(t.h.r, 2 * 72 * sizeof *t.h.r);
+        memcpy(t.h.r + 72, t.h.r, 72 * sizeof *t.h.r);
+        rd_tape_backward(t.h.tape, h_weighted(&t.h, y, n), &st);
+        must(&st);
+        for (int i = 0; i < 72; i++)
+            assert_float_equal(test_grads(t.h.ps)[t.h.p[t.in[0]]->offset + i],
+                               n * 2.8284271 * (double)t.h.r[i], 1e-5);
+        h_free(&t.h);
+    }
+}
+
+/* Rows of published code for width 8 and position 3, and of Sockeye and tensor2tensor for width 512
+ * and position 10. */
+static void test_pos_known(void **state)
+{
+    static const double row[3][8] = {
+        {0.141120, -0.989992, 0.295520, 0.955336, 0.029996, 0.999550, 0.003000, 0.999996},
+        {0.141120, 0.295520, 0.029996, 0.003000, -0.989992, 0.955336, 0.999550, 0.999996},
+        {0.141120, 0.138798, 0.006463, 0.000300, -0.989992, 0.990321, 0.999979, 1.000000}};
+    static const struct {
+        rd_sinusoid layout;
+        int at;
+        double value;
+    } wide[] = {{RD_SINUSOID_HALVES, 0, -0.544021},   {RD_SINUSOID_HALVES, 1, -0.220023},
+                {RD_SINUSOID_HALVES, 255, 0.001037},  {RD_SINUSOID_HALVES, 256, -0.839072},
+                {RD_SINUSOID_HALVES, 257, -0.975495}, {RD_SINUSOID_T2T, 1, -0.218695},
+                {RD_SINUSOID_T2T, 257, -0.975793}};
+    (void)state;
+    for (int k = 0; k < 10; k++) {
+        const bool is_wide = k >= 3;
+        const pos_case c = {"", is_wide ? wide[k - 3].layout : (rd_sinusoid)k, 1, is_wide ? 512 : 8,
+                            0.0f};
+        rows_run t;
+        pos_init(&t, &c, 1);
+        pos_position[0] = is_wide ? 10 : 3;
+        float *y = h_read(&t.h, pos_apply(&t), false);
+        for (int i = 0; i < 8 && !is_wide; i++) assert_float_equal(y[i], row[k][i], 1e-6);
+        if (is_wide) assert_float_equal(y[wide[k - 3].at], wide[k - 3].value, 1e-6);
+        free(y);
+        h_free(&t.h);
+    }
+}
+
+/* Each element alone, for positions up to 10^12. */
+static void test_pos_far(void **state)
+{
+    static const int64_t far[] = {0, 511, 100000, INT64_C(1) << 31, INT64_C(1000000000000)};
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        const pos_case c = {"", (rd_sinusoid)k, 5, 16, 0.0f};
+        rows_run t;
+        pos_init(&t, &c, 1);
+        for (int i = 0; i < 5; i++) pos_position[i] = far[i];
+        float *y = h_read(&t.h, pos_apply(&t), false);
+        /* the angle itself is a double with 53 bits */
+        for (int i = 0; i < 80; i++)
+            assert_float_equal(y[i], pos_element(c.layout, 16, (double)far[i / 16], i % 16),
+                               i < 64 ? 2e-6 : 2e-3);
+        free(y);
+        h_free(&t.h);
+    }
+}
+
+static void test_pos_threads(void **state)
+{
+    (void)state;
+    rows_same_bytes(pos_init, &pos_cases[8]);
+}
+
+static void test_pos_no_rows(void **state)
+{
+    rows_run t;
+    (void)state;
+    pos_init(&t, &pos_cases[0], 1);
+    rows_check_none(&t, pos_of(&t, rows_none(&t, t.in[0])));
+    h_free(&t.h);
+}
+
+static void test_pos_refused(void **state)
+{
+    static const pos_case odd[] = {{"", RD_SINUSOID_PAIRS, 3, 7, 1.0f},
+                                   {"", RD_SINUSOID_HALVES, 3, 7, 1.0f},
+                                   {"", RD_SINUSOID_PAIRS, 3, 8, 1.0f}};
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        rows_run t;
+        rd_status st = {0};
+        pos_init(&t, &odd[k], 1);
+        if (k == 2) pos_position[1] = -1;
+        assert_null(pos_apply(&t));
+        assert_int_equal(rd_tape_check(t.h.tape, &st), RD_EBUG);
+        h_free(&t.h);
+    }
+}
+
 RD_TESTS("rows", TEST_ROWS(test_norm, norm_cases), TEST(test_norm_threads), TEST(test_norm_no_rows),
          TEST(test_norm_far_from_zero), TEST(test_norm_refused), TEST_ROWS(test_act, act_cases),
          TEST(test_act_twice), TEST(test_act_threads), TEST(test_act_known), TEST(test_act_tails),
          TEST(test_act_far), TEST(test_act_no_rows), TEST_ROWS(test_res, res_cases),
          TEST_ROWS(test_res_results, res_cases), TEST(test_res_threads), TEST(test_res_place),
-         TEST(test_res_no_rows), TEST(test_res_refused))
+         TEST(test_res_no_rows), TEST(test_res_refused), TEST_ROWS(test_pos, pos_cases),
+         TEST(test_pos_results), TEST(test_pos_known), TEST(test_pos_far), TEST(test_pos_threads),
+         TEST(test_pos_no_rows), TEST(test_pos_refused))
