@@ -175,9 +175,20 @@ rd_var *rd_op_positions(rd_tape *t, const rd_positions *a, rd_var *x);
 typedef struct rd_xent {
     const int32_t *target; /* [N] index of the right class of each row */
     float temperature;     /* logits are divided by the temperature */
-    double *loss_sum;      /* out: sum of -log softmax(x W / temperature)[target] */
+    double *loss_sum;      /* out: sum of the losses, or NULL */
     int32_t *argmax;       /* out: [N] class with the largest logit (ties: lowest index), or NULL */
-    float *nll;            /* out: [N] -log softmax(x W / temperature)[target], or NULL */
+    float *nll;            /* out: [N] -log softmax(l)[target], or NULL */
+    double *nll_sum;       /* out: sum of these times the weights of the rows, or NULL */
+    /* Label smoothing e, from 0 to below 1. The loss of a row is the cross-entropy against a target
+     * distribution: 1 - e + e / V for the right class and e / V for each other class of V. */
+    float smoothing;
+    /* As fairseq: 1 - e for the right class and e / (V - 1) for each other class. */
+    bool smooth_others;
+    const float *weight; /* [N] weight of the loss of each row; NULL: 1 */
+    /* Number of classes V. W and the bias may have more, which fill a block: they get no probability
+     * and no gradient. 0: all. */
+    int64_t n_classes;
+    bool by_rows; /* W is (V, k), for example the table of an embedding */
 } rd_xent;
 /* Returns (1, 1), the sum of the cross-entropies of softmax(x W / temperature). x (N, k), W (k, V)
  * a parameter. Projection, softmax and cross-entropy are one op, so the logits are never stored
@@ -187,6 +198,8 @@ typedef struct rd_xent {
  * parameter arena. Backward must therefore start at this result; otherwise RD_EBUG. If a logit is
  * not finite, the sum is not finite either, and argmax is some index in [0, V). */
 rd_var *rd_op_softmax_xent(rd_tape *t, const rd_xent *a, rd_var *x, rd_var *W);
+/* The same of x W + b. b (V) is a parameter, or NULL. */
+rd_var *rd_op_softmax_xent_bias(rd_tape *t, const rd_xent *a, rd_var *x, rd_var *W, rd_var *b);
 
 RD_C_END
 #endif

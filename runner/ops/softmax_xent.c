@@ -1,7 +1,10 @@
 /* softmax_xent.c -- projection, softmax and cross-entropy in one op, in blocks of rows:
- *   l = x W / tau,   loss = sum_i (log sum_v exp l_iv - l_iy)
- *   dl_iv = (softmax(l_i)_v - [v = y_i]) / tau
- *   dx = dl W^T,  dW += x^T dl
+ *   l = (x W + b) / tau,   loss = sum_i w_i (right nll_i + each sum_v -log p_iv)
+ *   p_i = softmax(l_i),  nll_i = -log p_iy
+ *   dl_iv = w_i (p_iv - each - [v = y_i] right) / tau
+ *   dx = dl W^T,  dW += x^T dl,  db += column sums of dl
+ * right and each depend on the smoothing; right is 1 and each is 0 without it. W^T is stored if
+ * by_rows. Sums and dl skip the columns behind the classes.
  *
  * The logits of a block take at most BLOCK_BYTES. They become dl in place while they are in memory.
  * Therefore the forward pass computes the gradients, times the seed that the loss will get
@@ -10,8 +13,10 @@
  * Operations: 2 N X V forward, 4 N X V for gradients. Each block reads and writes dW (X V floats)
  * once. A block must have enough rows to make this cost negligible: at 512 rows it is 1/128 float
  * per operation. */
+#include "softmax_xent.h"
 #include "rd/cell.h"
 #include "shared/xent_block.h"
+#include "rd/vec.h"
 #include "rd/vecmath.h"
 #include <inttypes.h>
 #include <math.h>
@@ -22,15 +27,38 @@ typedef struct softmax_xent_saved {
     float *dx; /* [N, X] and slack */
 } softmax_xent_saved;
 
+rd_xent_shares rd_xent_shares_of(const rd_xent *a, int64_t V)
+{
+    const double n = (double)(a->n_classes ? a->n_classes : V), e = (double)a->smoothing,
+                 each = e == 0.0           ? 0.0
+                        : a->smooth_others ? e / (n - 1.0)
+                                           : e / n;
+    return (rd_xent_shares){1.0 - (a->smooth_others ? e + each : e), each};
+}
+
 static rd_code softmax_xent_infer(rd_call *c, rd_status *st)
 {
     const rd_xent *a = c->attr;
-    if (!c->in[1]->param) return rd_fail(st, RD_EBUG, "softmax_xent: W is not a parameter");
-    RD_TRY(rd_rows_check("softmax_xent", c->in[0], c->in[1]->rows, st));
+    const rd_var *W = c->in[1], *b = c->in[2];
+    const int64_t V = a->by_rows ? W->rows : W->cols, X = a->by_rows ? W->cols : W->rows,
+                  n = a->n_classes ? a->n_classes : V;
+    if (!W->param) return rd_fail(st, RD_EBUG, "softmax_xent: W is not a parameter");
+    RD_TRY(rd_rows_check("softmax_xent", c->in[0], X, st));
+    if (b && b->rows * b->cols != V)
+        return rd_fail(st, RD_EBUG,
+                       "softmax_xent: the bias has %" PRId64 " numbers for %" PRId64 " classes",
+                       b->rows * b->cols, V);
+    if (n < 1 || n > V)
+        return rd_fail(st, RD_EBUG, "softmax_xent: %" PRId64 " classes do not fit %" PRId64, n, V);
+    if (!(a->smoothing >= 0.0f && a->smoothing < 1.0f) ||
+        (a->smooth_others && a->smoothing > 0.0f && n < 2))
+        return rd_fail(st, RD_EBUG,
+                       "softmax_xent: the smoothing %g does not fit %" PRId64 " classes",
+                       (double)a->smoothing, n);
     for (int64_t i = 0; i < c->in[0]->rows; i++)
-        if (a->target[i] < 0 || a->target[i] >= c->in[1]->cols)
+        if (a->target[i] < 0 || a->target[i] >= n)
             return rd_fail(st, RD_EBUG, "softmax_xent: target id %d is outside %" PRId64 " classes",
-                           a->target[i], c->in[1]->cols);
+                           a->target[i], n);
     c->out[0]->rows = c->out[0]->cols = 1;
 done:
     return st->code;
@@ -38,9 +66,11 @@ done:
 
 typedef struct softmax_xent_job {
     const rd_xent *a;
-    int64_t first, V;
+    rd_xent_shares share;
+    int64_t first, V, n; /* n: classes; the other columns fill a block */
     float *l;
-    double *loss; /* [rows] */
+    const float *bias;  /* NULL: none */
+    double *loss, *nll; /* [rows] */
     bool grad;
     float seed;
 } softmax_xent_job;
@@ -48,63 +78,120 @@ typedef struct softmax_xent_job {
 static void softmax_xent_rows_part(void *ctx, int64_t lo, int64_t hi)
 {
     const softmax_xent_job *j = ctx;
-    const int64_t V = j->V;
+    const int64_t V = j->V, n = j->n;
     const float inv = 1.0f / j->a->temperature;
+    const bool smooth = j->share.each > 0.0;
     for (int64_t i = lo; i < hi; i++) {
         float *restrict l = j->l + i * V;
+        const float *restrict bias = j->bias;
         const int32_t y = j->a->target[j->first + i];
-        const float top = rd_maxf(l, V);
+        for (int64_t v = 0; v < n && bias; v++) l[v] += bias[v];
+        const float top = rd_maxf(l, n);
         if (j->a->argmax) {
             int64_t best = 0;
-            while (best < V - 1 && l[best] != top) best++;
+            while (best < n - 1 && l[best] != top) best++;
             j->a->argmax[j->first + i] = (int32_t)best;
         }
         const float ly = (l[y] - top) * inv;
+        float all = 0.0f;
+        if (smooth) {
+#pragma omp simd reduction(+ : all)
+            for (int64_t v = 0; v < n; v++) all += (l[v] - top) * inv;
+        }
         float sum = 0.0f;
 #pragma omp simd reduction(+ : sum)
-        for (int64_t v = 0; v < V; v++) {
+        for (int64_t v = 0; v < n; v++) {
             l[v] = rd_expf((l[v] - top) * inv);
             sum += l[v];
         }
-        const double nll = log((double)sum) - (double)ly;
-        j->loss[i] = nll;
+        const double log_sum = log((double)sum), nll = log_sum - (double)ly;
+        const float weight = j->a->weight ? j->a->weight[j->first + i] : 1.0f;
+        const double loss = smooth ? j->share.right * nll +
+                                         j->share.each * ((double)n * log_sum - (double)all)
+                                   : nll;
+        j->loss[i] = loss * (double)weight;
+        j->nll[i] = nll * (double)weight;
         if (j->a->nll) j->a->nll[j->first + i] = (float)nll;
         if (!j->grad) continue;
-        const float s = j->seed * inv / sum;
-        for (int64_t v = 0; v < V; v++) l[v] *= s;
-        l[y] -= j->seed * inv;
+        const float g = j->seed * inv * weight, s = g / sum, each = g * (float)j->share.each;
+        if (smooth)
+            for (int64_t v = 0; v < n; v++) l[v] = l[v] * s - each;
+        else
+            for (int64_t v = 0; v < n; v++) l[v] *= s;
+        l[y] -= g * (float)j->share.right;
+        for (int64_t v = n; v < V; v++) l[v] = 0.0f;
     }
+}
+
+/* The products with W or, if by_rows, with its transpose. */
+static rd_code softmax_xent_logits(rd_call *c, int64_t n, const float *x, float *l, rd_status *st)
+{
+    const rd_var *W = c->in[1];
+    if (((const rd_xent *)c->attr)->by_rows)
+        return rd_param_mul_t(c->be, c->params, W, 0, W->rows, n, x, l, false, st);
+    return rd_param_mul(c->be, c->params, W, 0, W->rows, n, x, l, false, st);
+}
+
+static rd_code softmax_xent_gradients(rd_call *c, int64_t n, const float *x, float *dl, float *dx,
+                                      rd_status *st)
+{
+    const rd_var *W = c->in[1], *b = c->in[2];
+    if (((const rd_xent *)c->attr)->by_rows) {
+        RD_TRY(rd_param_mul(c->be, c->params, W, 0, W->rows, n, dl, dx, false, st));
+        if (W->g)
+            RD_TRY(rd_gemm(c->be, true, false, W->rows, W->cols, n, 1.0f, dl, W->rows, x, W->cols,
+                           1.0f, W->g, W->cols, st));
+    } else {
+        RD_TRY(rd_param_mul_t(c->be, c->params, W, 0, W->rows, n, dl, dx, false, st));
+        if (W->g)
+            RD_TRY(rd_gemm(c->be, true, false, W->rows, W->cols, n, 1.0f, x, W->rows, dl, W->cols,
+                           1.0f, W->g, W->cols, st));
+    }
+    if (b) {
+        const int64_t V = b->rows * b->cols;
+        RD_TRY(rd_add_columns(c->be, c->scratch, n, V, dl, V, b->g, st));
+    }
+done:
+    return st->code;
 }
 
 static rd_code softmax_xent_forward(rd_call *c, rd_status *st)
 {
     const rd_xent *a = c->attr;
     const rd_var *x = c->in[0], *W = c->in[1];
-    const int64_t N = x->rows, X = W->rows, V = W->cols;
+    const int64_t N = x->rows, X = x->cols, V = a->by_rows ? W->rows : W->cols;
     int64_t block = rd_xent_block_rows(c->be, BLOCK_BYTES, V);
     if (block > N) block = N;
     softmax_xent_saved *s;
     float *l;
-    double *loss, sum = 0.0;
+    double *loss, sum = 0.0, nll_sum = 0.0;
     RD_TRY(rd_arena_zero(c->kept, sizeof *s, &s, st));
     c->saved = s;
     if (c->keep) RD_TRY(rd_rows_get(c->kept, N, X, &s->dx, st));
     RD_TRY(rd_rows_get(c->scratch, block, V, &l, st));
-    RD_TRY(rd_arena_get(c->scratch, (size_t)(block + 1) * sizeof *loss, &loss, st));
+    RD_TRY(rd_arena_get(c->scratch, (size_t)(2 * block + 1) * sizeof *loss, &loss, st));
     for (int64_t i = 0; i < N; i += block) {
         const int64_t n = N - i < block ? N - i : block;
-        RD_TRY(rd_param_mul(c->be, c->params, W, 0, X, n, x->v + i * X, l, false, st));
-        softmax_xent_job j = {a, i, V, l, loss, c->keep, c->seed};
+        RD_TRY(softmax_xent_logits(c, n, x->v + i * X, l, st));
+        softmax_xent_job j = {.a = a,
+                              .share = rd_xent_shares_of(a, V),
+                              .first = i,
+                              .V = V,
+                              .n = a->n_classes ? a->n_classes : V,
+                              .l = l,
+                              .bias = c->in[2] ? c->in[2]->v : NULL,
+                              .loss = loss,
+                              .nll = loss + block,
+                              .grad = c->keep,
+                              .seed = c->seed};
         rd_parallel(c->be, n, 8, softmax_xent_rows_part, &j);
         for (int64_t r = 0; r < n; r++) sum += loss[r];
-        if (!c->keep) continue;
-        RD_TRY(rd_param_mul_t(c->be, c->params, W, 0, X, n, l, s->dx + i * X, false, st));
-        if (W->g)
-            RD_TRY(rd_gemm(c->be, true, false, X, V, n, 1.0f, x->v + i * X, X, l, V, 1.0f, W->g, V,
-                           st));
+        for (int64_t r = 0; r < n; r++) nll_sum += loss[block + r];
+        if (c->keep) RD_TRY(softmax_xent_gradients(c, n, x->v + i * X, l, s->dx + i * X, st));
     }
     c->out[0]->v[0] = (float)sum;
     if (a->loss_sum) *a->loss_sum = sum;
+    if (a->nll_sum) *a->nll_sum = nll_sum;
 done:
     return st->code;
 }
@@ -129,8 +216,13 @@ RD_OP(softmax_xent) = {.name = "softmax_xent",
                        .kernel = {[RD_CPU] = {softmax_xent_forward, softmax_xent_backward},
                                   [RD_GPU] = RD_GPU_KERNEL(softmax_xent)}};
 
+rd_var *rd_op_softmax_xent_bias(rd_tape *t, const rd_xent *a, rd_var *x, rd_var *W, rd_var *b)
+{
+    rd_var *in[] = {x, W, b};
+    return x && W ? rd_tape_apply(t, &rd_op_def_softmax_xent, a, sizeof *a, in, 3, NULL, 1) : NULL;
+}
+
 rd_var *rd_op_softmax_xent(rd_tape *t, const rd_xent *a, rd_var *x, rd_var *W)
 {
-    rd_var *in[] = {x, W};
-    return x && W ? rd_tape_apply(t, &rd_op_def_softmax_xent, a, sizeof *a, in, 2, NULL, 1) : NULL;
+    return rd_op_softmax_xent_bias(t, a, x, W, NULL);
 }

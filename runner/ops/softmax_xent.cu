@@ -3,7 +3,7 @@
  *
  * Each block of threads has one row. A row that fits into the registers of the threads is read once
  * and written once. A longer row is read twice, the second time mostly from the cache. */
-#include "rd/ops.h"
+#include "softmax_xent.h"
 #include "shared/loss_sum.h"
 #include "../engine/gpu/softmax_row.h"
 #include "rd/vec.h"
@@ -17,25 +17,46 @@ struct saved {
 };
 
 struct xent_rows {
-    int64_t first, V;
+    int64_t first, V, n;   /* n: classes; the other columns fill a block */
     float *l;              /* [rows, V] logits of rows `first` and on; with `grad` they become dl */
-    const int32_t *target; /* [N], as are the next three */
-    double *loss;
-    int32_t *argmax; /* NULL: not wanted */
-    float *nll;      /* NULL: not wanted */
-    float inv, seed; /* 1 / temperature */
-    bool grad;
+    const float *bias;     /* [V] NULL: none */
+    const float *weight;   /* [N] NULL: 1 */
+    const int32_t *target; /* [N], as are the next four */
+    double *loss, *weighted_nll;
+    int32_t *argmax;    /* NULL: not wanted */
+    float *nll;         /* NULL: not wanted */
+    float inv, seed;    /* 1 / temperature */
+    double right, each; /* rd_xent_shares */
+    bool smooth, grad;
 };
 
-/* Stores the results of a row; one thread calls it. sum: of exp((l - top) inv). best: lowest v with
- * l_v = top; V or more if top is not a number. */
-static __device__ void xent_row_finish(const xent_rows &r, int64_t i, float l_y, float top,
-                                       float sum, int best)
+static __device__ inline float weight_of(const xent_rows &r, int64_t i)
 {
-    const double nll = log((double)sum) - (double)((l_y - top) * r.inv);
-    r.loss[i] = nll;
+    return r.weight ? r.weight[i] : 1.0f;
+}
+
+/* Stores the results of a row; one thread calls it. sum: of exp((l - top) inv). all: of (l - top)
+ * inv, with smoothing. best: lowest v with l_v = top; n or more if top is not a number. */
+static __device__ void xent_row_finish(const xent_rows &r, int64_t i, float l_y, float top,
+                                       float sum, float all, int best)
+{
+    const double log_sum = log((double)sum), nll = log_sum - (double)((l_y - top) * r.inv),
+                 weight = (double)weight_of(r, i),
+                 loss = r.smooth ? r.right * nll + r.each * ((double)r.n * log_sum - (double)all)
+                                 : nll;
+    r.loss[i] = loss * weight;
+    r.weighted_nll[i] = nll * weight;
     if (r.nll) r.nll[i] = (float)nll;
-    if (r.argmax) r.argmax[i] = best < r.V ? best : (int)(r.V - 1);
+    if (r.argmax) r.argmax[i] = best < r.n ? best : (int)(r.n - 1);
+}
+
+/* The gradient of logit v, whose probability is p s / g. g: the gradient of -log p. */
+static __device__ inline float xent_dl(const xent_rows &r, float p, float s, float g, int64_t v,
+                                       int y)
+{
+    float d = p * s;
+    if (r.smooth && v < r.n) d -= g * (float)r.each;
+    return v == y ? d - g * (float)r.right : d;
 }
 
 /* Computes a row of at most THREADS x PER logits. Thread t has the logits at t, t + THREADS, ...,
@@ -47,9 +68,12 @@ template <int THREADS, int PER> static __device__ inline void whole_row(const xe
     const int t = threadIdx.x;
     float x[PER];
 #pragma unroll
-    for (int k = 0; k < PER; k++) x[k] = t + k * THREADS < V ? l[t + k * THREADS] : -INFINITY;
+    for (int k = 0; k < PER; k++) {
+        const int v = t + k * THREADS;
+        x[k] = v >= r.n ? -INFINITY : r.bias ? l[v] + r.bias[v] : l[v];
+    }
     const int y = r.target[i];
-    const float l_y = l[y];
+    const float l_y = r.bias ? l[y] + r.bias[y] : l[y];
     float top = x[0];
 #pragma unroll
     for (int k = 1; k < PER; k++) top = fmaxf(top, x[k]);
@@ -60,6 +84,13 @@ template <int THREADS, int PER> static __device__ inline void whole_row(const xe
         for (int k = PER - 1; k >= 0; k--) best = x[k] == top ? t + k * THREADS : best;
         best = rd_block_least(best);
     }
+    float all = 0.0f;
+    if (r.smooth) {
+#pragma unroll
+        for (int k = 0; k < PER; k++)
+            if (t + k * THREADS < r.n) all += (x[k] - top) * r.inv;
+        all = rd_block_sum(all);
+    }
     float sum = 0.0f;
 #pragma unroll
     for (int k = 0; k < PER; k++) {
@@ -67,13 +98,13 @@ template <int THREADS, int PER> static __device__ inline void whole_row(const xe
         sum += x[k];
     }
     sum = rd_block_sum(sum);
-    if (t == 0) xent_row_finish(r, i, l_y, top, sum, best);
+    if (t == 0) xent_row_finish(r, i, l_y, top, sum, all, best);
     if (!r.grad) return;
-    const float s = r.seed * r.inv / sum, right = r.seed * r.inv;
+    const float g = r.seed * r.inv * weight_of(r, i), s = g / sum;
 #pragma unroll
     for (int k = 0; k < PER; k++) {
         const int v = t + k * THREADS;
-        if (v < V) l[v] = v == y ? x[k] * s - right : x[k] * s;
+        if (v < V) l[v] = xent_dl(r, x[k], s, g, v, y);
     }
 }
 
@@ -100,19 +131,24 @@ static __global__ void __launch_bounds__(512) softmax_long(xent_rows r)
     const int64_t i = r.first + blockIdx.x, V = r.V;
     float *l = r.l + blockIdx.x * V;
     const int y = r.target[i];
+    for (int64_t v = threadIdx.x; v < r.n && r.bias; v += THREADS) l[v] += r.bias[v];
+    __syncthreads();
     const float l_y = l[y];
-    const rd_softmax_row of = rd_softmax_of_row<THREADS>(l, V, r.inv);
-    const float all = of.top;
+    const rd_softmax_row of = rd_softmax_of_row<THREADS>(l, r.n, r.inv);
+    const float top = of.top;
     int first = INT32_MAX;
-    if (r.argmax) first = rd_block_least(of.own == all ? (int)of.own_best : INT32_MAX);
-    if (threadIdx.x == 0) xent_row_finish(r, i, l_y, all, of.sum, first);
-    if (!r.grad) return;
-    const float s = r.seed * r.inv / of.sum, right = r.seed * r.inv;
-#pragma unroll 8
-    for (int64_t v = threadIdx.x; v < V; v += THREADS) {
-        const float p = expf((l[v] - all) * r.inv) * s;
-        l[v] = v == y ? p - right : p;
+    if (r.argmax) first = rd_block_least(of.own == top ? (int)of.own_best : INT32_MAX);
+    float all = 0.0f;
+    if (r.smooth) {
+        for (int64_t v = threadIdx.x; v < r.n; v += THREADS) all += (l[v] - top) * r.inv;
+        all = rd_block_sum(all);
     }
+    if (threadIdx.x == 0) xent_row_finish(r, i, l_y, top, of.sum, all, first);
+    if (!r.grad) return;
+    const float g = r.seed * r.inv * weight_of(r, i), s = g / of.sum;
+#pragma unroll 8
+    for (int64_t v = threadIdx.x; v < V; v += THREADS)
+        l[v] = xent_dl(r, v < r.n ? expf((l[v] - top) * r.inv) : 0.0f, s, g, v, y);
 }
 
 static rd_code softmax(rd_gpu *gpu, unsigned n, const xent_rows &rows, rd_status *st)
@@ -125,7 +161,8 @@ static rd_code softmax(rd_gpu *gpu, unsigned n, const xent_rows &rows, rd_status
     return RD_LAUNCH(gpu, st, softmax_long, n, 512, 0, r);
 }
 
-/* The results that the host wants, in one block of memory: the sum, then argmax and nll by row. */
+/* The results that the host wants, in one block of memory: the sums of loss and nll, then argmax and
+ * nll by row. */
 struct wanted {
     size_t argmax, nll; /* offsets in bytes */
     size_t bytes;       /* size of the block */
@@ -134,7 +171,7 @@ struct wanted {
 static wanted softmax_xent_wanted_of(const rd_xent *a, int64_t N)
 {
     wanted w = {};
-    w.argmax = sizeof(double);
+    w.argmax = 2 * sizeof(double);
     w.nll = w.argmax + (a->argmax ? (size_t)N * sizeof *a->argmax : 0);
     w.bytes = w.nll + (a->nll ? (size_t)N * sizeof *a->nll : 0);
     return w;
@@ -143,9 +180,9 @@ static wanted softmax_xent_wanted_of(const rd_xent *a, int64_t N)
 extern "C" rd_code rd_cuda_softmax_xent_forward(rd_call *c, rd_status *st)
 {
     const rd_xent *a = static_cast<const rd_xent *>(c->attr);
-    const rd_var *x = c->in[0], *W = c->in[1];
+    const rd_var *x = c->in[0], *W = c->in[1], *b = c->in[2];
     rd_gpu *gpu = rd_gpu_of(c->be);
-    const int64_t N = x->rows, X = W->rows, V = W->cols;
+    const int64_t N = x->rows, X = x->cols, V = a->by_rows ? W->rows : W->cols;
     const int64_t most = rd_xent_block_rows(c->be, BLOCK_BYTES, V);
     /* The blocks have about equal heights: a last block of few rows would leave the GPU idle. */
     const int64_t n_blocks = (N + most - 1) / most;
@@ -160,11 +197,22 @@ extern "C" rd_code rd_cuda_softmax_xent_forward(rd_call *c, rd_status *st)
         RD_TRY_OR_RETURN(rd_arena_get(c->device_kept, (size_t)(N * X) * sizeof(float), &s->dx, st));
     RD_TRY_OR_RETURN(rd_arena_get(c->device_scratch, (size_t)(block * V) * sizeof(float), &r.l,
                                   st));
-    RD_TRY_OR_RETURN(rd_arena_get(c->device_scratch, (size_t)N * sizeof(double), &r.loss, st));
+    RD_TRY_OR_RETURN(rd_arena_get(c->device_scratch, (size_t)(2 * N) * sizeof(double), &r.loss,
+                                  st));
     RD_TRY_OR_RETURN(rd_arena_get(c->device_scratch, w.bytes, &out, st));
     RD_TRY_OR_RETURN(rd_call_lend(c, c->device_scratch, a->target, (size_t)N * sizeof *a->target,
                                   &r.target, st));
+    if (a->weight)
+        RD_TRY_OR_RETURN(rd_call_lend(c, c->device_scratch, a->weight,
+                                      (size_t)N * sizeof *a->weight, &r.weight, st));
+    const rd_xent_shares share = rd_xent_shares_of(a, V);
     r.V = V;
+    r.n = a->n_classes ? a->n_classes : V;
+    r.bias = b ? b->v : NULL;
+    r.weighted_nll = r.loss + N;
+    r.right = share.right;
+    r.each = share.each;
+    r.smooth = share.each > 0.0;
     r.argmax = a->argmax ? reinterpret_cast<int32_t *>(out + w.argmax) : NULL;
     r.nll = a->nll ? reinterpret_cast<float *>(out + w.nll) : NULL;
     r.inv = 1.0f / a->temperature;
@@ -174,23 +222,28 @@ extern "C" rd_code rd_cuda_softmax_xent_forward(rd_call *c, rd_status *st)
         const int64_t n = N - i < block ? N - i : block;
         const float *xi = x->v + i * X;
         r.first = i;
-        RD_TRY_OR_RETURN(rd_gpu_gemm(gpu, false, false, n, V, X, 1.0f, xi, X, W->v, V, 0.0f, r.l, V,
-                                     st));
+        RD_TRY_OR_RETURN(rd_gpu_gemm(gpu, false, a->by_rows, n, V, X, 1.0f, xi, X, W->v, W->cols,
+                                     0.0f, r.l, V, st));
         RD_TRY_OR_RETURN(softmax(gpu, (unsigned)n, r, st));
         if (!c->keep) continue;
-        RD_TRY_OR_RETURN(rd_gpu_gemm(gpu, false, true, n, X, V, 1.0f, r.l, V, W->v, V, 0.0f,
-                                     s->dx + i * X, X, st));
-        if (W->g)
+        RD_TRY_OR_RETURN(rd_gpu_gemm(gpu, false, !a->by_rows, n, X, V, 1.0f, r.l, V, W->v, W->cols,
+                                     0.0f, s->dx + i * X, X, st));
+        if (W->g && a->by_rows)
+            RD_TRY_OR_RETURN(rd_gpu_gemm(gpu, true, false, V, X, n, 1.0f, r.l, V, xi, X, 1.0f, W->g,
+                                         X, st));
+        else if (W->g)
             RD_TRY_OR_RETURN(rd_gpu_gemm(gpu, true, false, X, V, n, 1.0f, xi, X, r.l, V, 1.0f, W->g,
                                          V, st));
+        if (b) RD_TRY_OR_RETURN(rd_add_columns(c->be, c->device_scratch, n, V, r.l, V, b->g, st));
     }
     double *sum = reinterpret_cast<double *>(out);
-    RD_TRY_OR_RETURN(RD_LAUNCH(gpu, st, rd_loss_sum, 1, RD_LOSS_THREADS, 0, N, r.loss, sum,
+    RD_TRY_OR_RETURN(RD_LAUNCH(gpu, st, rd_loss_sum, 2, RD_LOSS_THREADS, 0, N, r.loss, sum,
                                c->out[0]->v));
-    if (!a->loss_sum && !a->argmax && !a->nll) return RD_OK;
+    if (!a->loss_sum && !a->nll_sum && !a->argmax && !a->nll) return RD_OK;
     RD_TRY_OR_RETURN(rd_arena_get(c->scratch, w.bytes, &got, st));
     RD_TRY_OR_RETURN(rd_gpu_download(gpu, got, out, w.bytes, st));
     if (a->loss_sum) memcpy(a->loss_sum, got, sizeof *a->loss_sum);
+    if (a->nll_sum) memcpy(a->nll_sum, got + sizeof *a->nll_sum, sizeof *a->nll_sum);
     if (a->argmax) memcpy(a->argmax, got + w.argmax, (size_t)N * sizeof *a->argmax);
     if (a->nll) memcpy(a->nll, got + w.nll, (size_t)N * sizeof *a->nll);
     return RD_OK;

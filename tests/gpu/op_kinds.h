@@ -52,21 +52,33 @@ static void pick_apply(trial *t)
     give(t, rd_op_pick(t->h.tape, t->n_in, x, idx, n));
 }
 
+/* size: rows, width, columns of the logits, classes (0: all), W by rows, bias, smoothing as fairseq,
+ * weights. number: temperature, smoothing. */
 static void xent_declare(trial *t)
 {
-    matrix(t, t->c->size[0], t->c->size[1]);
-    matrix(t, t->c->size[1], t->c->size[2]);
+    const int64_t *s = t->c->size;
+    matrix(t, s[0], s[1]);
+    matrix(t, s[4] ? s[2] : s[1], s[4] ? s[1] : s[2]);
+    if (s[5]) matrix(t, 0, s[2]);
 }
 static void xent_apply(trial *t)
 {
-    const int64_t N = t->c->size[0];
-    float *nll = step_memory(t, N, sizeof *nll);
-    const rd_xent a = {.target = ids_below(t, N, t->c->size[2]),
+    const int64_t *s = t->c->size, N = s[0];
+    float *nll = step_memory(t, N, sizeof *nll), *weight = step_memory(t, N, sizeof *weight);
+    for (int64_t i = 0; i < N; i++) weight[i] = (float)(i % 4) * 0.5f;
+    const rd_xent a = {.target = ids_below(t, N, s[3] ? s[3] : s[2]),
                        .temperature = (float)t->c->number[0],
                        .loss_sum = sum_out(t),
                        .argmax = list_out(t, N),
-                       .nll = nll};
-    give(t, t->loss = rd_op_softmax_xent(t->h.tape, &a, rows_of(t, 0), direct(t, 1)));
+                       .nll = nll,
+                       .nll_sum = sum_out(t),
+                       .smoothing = (float)t->c->number[1],
+                       .smooth_others = s[6] != 0,
+                       .weight = s[7] ? weight : NULL,
+                       .n_classes = s[3],
+                       .by_rows = s[4] != 0};
+    give(t, t->loss = rd_op_softmax_xent_bias(t->h.tape, &a, rows_of(t, 0), direct(t, 1),
+                                              s[5] ? direct(t, 2) : NULL));
     double *by_row = sum_out(t);
     *by_row = 0.0;
     for (int64_t i = 0; i < N && t->loss; i++) *by_row += (double)nll[i] * (double)(i + 1);
