@@ -159,7 +159,7 @@ rd_var *rd_op_residual(rd_tape *t, const rd_residual *a, rd_var *x, rd_var *z);
 
 /* The layout of fixed positions of width d, with the pairs i < d / 2. */
 typedef enum rd_sinusoid {
-    RD_SINUSOID_PAIRS, /* Vaswani et al. 2017: sin, cos, sin, cos; the angle is p 10000^(-2 i / d) */
+    RD_SINUSOID_PAIRS,  /* Vaswani et al. 2017: sin, cos, sin, cos of p 10000^(-2 i / d) */
     RD_SINUSOID_HALVES, /* Sockeye: the same angles, all sines and then all cosines */
     RD_SINUSOID_T2T     /* tensor2tensor, fairseq, Marian: all sines and then all cosines; the angle
                          * is p 10000^(-i / (d / 2 - 1)); the last column of an odd d is 0 */
@@ -185,8 +185,8 @@ typedef struct rd_xent {
     /* As fairseq: 1 - e for the right class and e / (V - 1) for each other class. */
     bool smooth_others;
     const float *weight; /* [N] weight of the loss of each row; NULL: 1 */
-    /* Number of classes V. W and the bias may have more, which fill a block: they get no probability
-     * and no gradient. 0: all. */
+    /* Number of classes V. W and the bias may have more, which fill a block: they get no
+     * probability and no gradient. 0: all. */
     int64_t n_classes;
     bool by_rows; /* W is (V, k), for example the table of an embedding */
 } rd_xent;

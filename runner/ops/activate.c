@@ -1,9 +1,9 @@
 /* activate.c -- activation functions, element by element: y = f(x), dx += f'(x) dy. Backward
  * computes f'(x) from x.
  *
- * gelu and silu have the form x s(x), where s goes to 0 like an exponential for large -x. So s comes
- * from exponentials alone: 1 + tanh or 1 + erf would lose all digits there. The arguments of these
- * exponentials are large, and exp makes their absolute error its relative error. So they are
+ * gelu and silu have the form x s(x), where s goes to 0 like an exponential for large -x. So s
+ * comes from exponentials alone: 1 + tanh or 1 + erf would lose all digits there. The arguments of
+ * these exponentials are large, and exp makes their absolute error its relative error. So they are
  * computed in double and used as two floats. */
 #include "activate.h"
 #include "rd/vecmath.h"
@@ -182,13 +182,6 @@ static rd_code activate_forward(rd_call *c, rd_status *st)
     activate_job j = {.f = *(const rd_activation *)c->attr, .x = c->in[0]->v, .y = c->out[0]->v};
     rd_parallel(c->be, rd_op_elements(c->in[0]), GRAIN, activate_forward_part, &j);
     return st->code;
-}
-
-rd_code rd_activate_gradient(rd_call *c, float **dx, bool *add, rd_status *st)
-{
-    *dx = c->out[0]->g;
-    *add = false;
-    return rd_call_pass_grad(c, 0) ? RD_OK : rd_call_grad(c, 0, dx, add, st);
 }
 
 static rd_code activate_backward(rd_call *c, rd_status *st)

@@ -11,7 +11,7 @@ RD_C_BEGIN
 #define RD_GELU_C1 1.5957691216057307118
 #define RD_GELU_C3 0.07135481627260025
 
-/* Finds where backward writes dx; *add: as in rd_call_grad. *dx may be the memory of dy, or NULL. */
+/* Finds where backward writes dx; *add: as in rd_call_grad. *dx may be dy, or NULL. */
 rd_code rd_activate_gradient(rd_call *c, float **dx, bool *add, rd_status *st);
 
 RD_C_END

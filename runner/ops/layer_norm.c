@@ -4,10 +4,10 @@
  * Backward, with g = dy gain:
  *   dx += r (g - mean(g) - h mean(g h))   (rms: without mean(g)),  dgain += dy h,  dbias += dy
  *
- * The variance comes from centred numbers in a second pass over the row. The mean is a double: a row
- * of numbers that are nearly equal keeps all digits of its differences. Backward computes h again.
- * One thread owns a row, and each chunk of rows has its own sums of dgain and dbias: no result
- * depends on the number of threads. */
+ * The variance comes from centred numbers in a second pass over the row. The mean is a double: a
+ * row of numbers that are nearly equal keeps all digits of its differences. Backward computes h
+ * again. One thread owns a row, and each chunk of rows has its own sums of dgain and dbias: no
+ * result depends on the number of threads. */
 #include "layer_norm.h"
 #include <inttypes.h>
 #include <math.h>

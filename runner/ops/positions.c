@@ -5,7 +5,6 @@
 #include "positions.h"
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 
 static rd_code positions_infer(rd_call *c, rd_status *st)
 {
@@ -22,54 +21,6 @@ static rd_code positions_infer(rd_call *c, rd_status *st)
     c->out[0]->rows = x->rows;
     c->out[0]->cols = x->cols;
     return RD_OK;
-}
-
-static int positions_order(const void *a, const void *b)
-{
-    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
-static void positions_columns(rd_sinusoid layout, int64_t d, double *rate, uint8_t *cosine)
-{
-    const int64_t half = d / 2;
-    for (int64_t k = 0; k < d; k++) {
-        const int64_t i = layout == RD_SINUSOID_PAIRS ? k / 2 : half > 0 ? k % half : 0;
-        cosine[k] = layout == RD_SINUSOID_PAIRS ? k % 2 != 0 : k >= half;
-        rate[k] = layout == RD_SINUSOID_T2T
-                      ? exp(-(double)i * log(10000.0) / (double)(half > 1 ? half - 1 : 1))
-                      : pow(10000.0, -2.0 * (double)i / (double)d);
-    }
-    /* The column behind the pairs is sin(0). */
-    if (d % 2 != 0) rate[d - 1] = 0.0, cosine[d - 1] = 0;
-}
-
-rd_code rd_position_list(rd_call *c, rd_position_table *out, rd_status *st)
-{
-    const rd_positions *a = c->attr;
-    const int64_t N = c->in[0]->rows, d = c->in[0]->cols;
-    int64_t *list;
-    int32_t *row;
-    double *rate;
-    uint8_t *cosine;
-    RD_TRY(rd_arena_get(c->scratch, (size_t)(N + 1) * sizeof *list, &list, st));
-    RD_TRY(rd_arena_get(c->scratch, (size_t)(N + 1) * sizeof *row, &row, st));
-    RD_TRY(rd_arena_get(c->scratch, (size_t)(d + 1) * sizeof *rate, &rate, st));
-    RD_TRY(rd_arena_get(c->scratch, (size_t)(d + 1) * sizeof *cosine, &cosine, st));
-    for (int64_t i = 0; i < N; i++) list[i] = a->position[i];
-    qsort(list, (size_t)N, sizeof *list, positions_order);
-    int64_t n = 0;
-    for (int64_t i = 0; i < N; i++)
-        if (n == 0 || list[i] != list[n - 1]) list[n++] = list[i];
-    for (int64_t i = 0; i < N; i++) {
-        const int64_t *at = bsearch(&a->position[i], list, (size_t)n, sizeof *list,
-                                    positions_order);
-        row[i] = (int32_t)(at - list);
-    }
-    positions_columns(a->layout, d, rate, cosine);
-    *out = (rd_position_table){n, list, row, rate, cosine};
-done:
-    return st->code;
 }
 
 typedef struct positions_job {
@@ -132,19 +83,6 @@ static rd_code positions_scale(rd_call *c, int64_t n, float scale, const float *
 {
     positions_job j = {.scale = scale, .x = x, .y = y, .add = add};
     rd_parallel(c->be, n, 16384, positions_scale_part, &j);
-    return st->code;
-}
-
-rd_code rd_positions_back(rd_call *c, rd_position_scale *pass, rd_status *st)
-{
-    const rd_var *y = c->out[0];
-    const float scale = ((const rd_positions *)c->attr)->scale;
-    float *dx = y->g;
-    bool add = false;
-    if (!rd_call_pass_grad(c, 0)) RD_TRY(rd_call_grad(c, 0, &dx, &add, st));
-    if (dx && (dx != y->g || scale != 1.0f))
-        RD_TRY(pass(c, y->rows * y->cols, scale, y->g, dx, add, st));
-done:
     return st->code;
 }
 

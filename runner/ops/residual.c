@@ -1,21 +1,10 @@
 /* residual.c -- residual sums with inverted dropout of the rows of sentences:
  *   y = x + z / keep where the mask is set, else x;   dx += dy,  dz += dy / keep where it is set
  *
- * A mask is a function of (seed, site, epoch, sample, position). It does not depend on the rank that
- * computes the sample, nor on the place of the row in the batch. It is stored as bits. */
+ * A mask is a function of (seed, site, epoch, sample, position). It does not depend on the rank
+ * that computes the sample, nor on the place of the row in the batch. It is stored as bits. */
 #include "residual.h"
 #include <inttypes.h>
-
-bool rd_residual_drops(const rd_call *c)
-{
-    return c->training && ((const rd_residual *)c->attr)->drop.keep < 1.0f;
-}
-
-rd_key rd_residual_key(const rd_call *c)
-{
-    const rd_dropout *d = &((const rd_residual *)c->attr)->drop;
-    return rd_key_make(d->seed, RD_RNG_DROPOUT, d->site, d->epoch);
-}
 
 static rd_code residual_infer(rd_call *c, rd_status *st)
 {
@@ -103,15 +92,6 @@ static residual_job residual_job_of(const rd_call *c, const rd_residual_pass *p)
     return (residual_job){.a = c->attr, .d = d, .ld = rd_residual_mask_bytes(d), .p = *p};
 }
 
-rd_code rd_residual_plain(rd_call *c, rd_status *st)
-{
-    const rd_var *x = c->in[0], *z = c->in[1], *y = c->out[0];
-    const int64_t n = z->rows * z->cols;
-    if (x) return rd_op_sum(c->be, RD_FLOAT32, n, x->v, z->v, false, y->v, st);
-    if (y->v == z->v) return RD_OK;
-    return rd_op_copy(c->be, RD_FLOAT32, n, z->v, y->v, false, st);
-}
-
 static rd_code residual_forward(rd_call *c, rd_status *st)
 {
     const rd_residual_pass p = {c->in[0] ? c->in[0]->v : NULL, c->in[1]->v, c->out[0]->v};
@@ -130,33 +110,6 @@ static rd_code residual_masked(rd_call *c, const rd_residual_pass *p, rd_status 
     residual_job j = residual_job_of(c, p);
     j.mask = c->saved;
     rd_parallel(c->be, c->in[1]->rows, 16384 / (j.d + 1) + 1, residual_masked_part, &j);
-    return st->code;
-}
-
-rd_code rd_residual_back(rd_call *c, rd_residual_pass_of *masked, rd_status *st)
-{
-    const rd_var *y = c->out[0];
-    const int64_t n = y->rows * y->cols;
-    float *dx = NULL, *dz;
-    bool add = false;
-    if (c->in[0] && !rd_call_pass_grad(c, 0)) {
-        RD_TRY(rd_call_grad(c, 0, &dx, &add, st));
-        if (dx) RD_TRY(rd_op_copy(c->be, RD_FLOAT32, n, y->g, dx, add, st));
-    }
-    if (rd_call_pass_grad(c, 1)) {
-        dz = y->g;
-        add = false;
-    } else {
-        RD_TRY(rd_call_grad(c, 1, &dz, &add, st));
-    }
-    if (!dz) goto done;
-    if (rd_residual_drops(c)) {
-        const rd_residual_pass p = {add ? dz : NULL, y->g, dz};
-        RD_TRY(masked(c, &p, st));
-    } else if (dz != y->g || add) {
-        RD_TRY(rd_op_copy(c->be, RD_FLOAT32, n, y->g, dz, add, st));
-    }
-done:
     return st->code;
 }
 

@@ -27,15 +27,6 @@ typedef struct softmax_xent_saved {
     float *dx; /* [N, X] and slack */
 } softmax_xent_saved;
 
-rd_xent_shares rd_xent_shares_of(const rd_xent *a, int64_t V)
-{
-    const double n = (double)(a->n_classes ? a->n_classes : V), e = (double)a->smoothing,
-                 each = e == 0.0           ? 0.0
-                        : a->smooth_others ? e / (n - 1.0)
-                                           : e / n;
-    return (rd_xent_shares){1.0 - (a->smooth_others ? e + each : e), each};
-}
-
 static rd_code softmax_xent_infer(rd_call *c, rd_status *st)
 {
     const rd_xent *a = c->attr;

@@ -161,8 +161,8 @@ static rd_code softmax(rd_gpu *gpu, unsigned n, const xent_rows &rows, rd_status
     return RD_LAUNCH(gpu, st, softmax_long, n, 512, 0, r);
 }
 
-/* The results that the host wants, in one block of memory: the sums of loss and nll, then argmax and
- * nll by row. */
+/* The results that the host wants, in one block of memory: the sums of loss and nll, then argmax
+ * and nll by row. */
 struct wanted {
     size_t argmax, nll; /* offsets in bytes */
     size_t bytes;       /* size of the block */

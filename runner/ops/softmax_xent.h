@@ -11,7 +11,15 @@ typedef struct rd_xent_shares {
     double right, each;
 } rd_xent_shares;
 /* Returns the shares of a loss. V: columns of the logits. */
-rd_xent_shares rd_xent_shares_of(const rd_xent *a, int64_t V);
+static inline rd_xent_shares rd_xent_shares_of(const rd_xent *a, int64_t V)
+{
+    const double n = (double)(a->n_classes ? a->n_classes : V), e = (double)a->smoothing;
+    const double each = e == 0.0 ? 0.0 : a->smooth_others ? e / (n - 1.0) : e / n;
+    rd_xent_shares s;
+    s.right = 1.0 - (a->smooth_others ? e + each : e);
+    s.each = each;
+    return s;
+}
 
 RD_C_END
 #endif

@@ -52,8 +52,8 @@ static void pick_apply(trial *t)
     give(t, rd_op_pick(t->h.tape, t->n_in, x, idx, n));
 }
 
-/* size: rows, width, columns of the logits, classes (0: all), W by rows, bias, smoothing as fairseq,
- * weights. number: temperature, smoothing. */
+/* size: rows, width, columns of the logits, classes (0: all), W by rows, bias, smoothing as
+ * fairseq, weights. number: temperature, smoothing. */
 static void xent_declare(trial *t)
 {
     const int64_t *s = t->c->size;

@@ -1,5 +1,5 @@
-/* rows.c -- tests the ops of Transformers that work on rows against naive references in double, with
- * central differences for the gradients. */
+/* rows.c -- tests the ops of Transformers that work on rows against naive references in double,
+ * with central differences for the gradients. */
 #include "harness.h"
 
 static const double TOLERANCE = 2e-5;

@@ -1,5 +1,6 @@
-/* xent.c -- tests softmax_xent with a table as W, a bias, label smoothing, weights of rows and classes
- * that only fill a block, against a naive reference in double. basic.c tests the plain form. */
+/* xent.c -- tests softmax_xent with a table as W, a bias, label smoothing, weights of rows and
+ * classes that only fill a block, against a naive reference in double. basic.c tests the plain
+ * form. */
 #include "harness.h"
 
 static const double TOLERANCE = 3e-5;

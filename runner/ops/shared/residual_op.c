@@ -1,0 +1,49 @@
+/* residual_op.c -- functions that residual.c and residual.cu share; see residual.h. */
+#include "../residual.h"
+
+bool rd_residual_drops(const rd_call *c)
+{
+    return c->training && ((const rd_residual *)c->attr)->drop.keep < 1.0f;
+}
+
+rd_key rd_residual_key(const rd_call *c)
+{
+    const rd_dropout *d = &((const rd_residual *)c->attr)->drop;
+    return rd_key_make(d->seed, RD_RNG_DROPOUT, d->site, d->epoch);
+}
+
+rd_code rd_residual_plain(rd_call *c, rd_status *st)
+{
+    const rd_var *x = c->in[0], *z = c->in[1], *y = c->out[0];
+    const int64_t n = z->rows * z->cols;
+    if (x) return rd_op_sum(c->be, RD_FLOAT32, n, x->v, z->v, false, y->v, st);
+    if (y->v == z->v) return RD_OK;
+    return rd_op_copy(c->be, RD_FLOAT32, n, z->v, y->v, false, st);
+}
+
+rd_code rd_residual_back(rd_call *c, rd_residual_pass_of *masked, rd_status *st)
+{
+    const rd_var *y = c->out[0];
+    const int64_t n = y->rows * y->cols;
+    float *dx = NULL, *dz;
+    bool add = false;
+    if (c->in[0] && !rd_call_pass_grad(c, 0)) {
+        RD_TRY(rd_call_grad(c, 0, &dx, &add, st));
+        if (dx) RD_TRY(rd_op_copy(c->be, RD_FLOAT32, n, y->g, dx, add, st));
+    }
+    if (rd_call_pass_grad(c, 1)) {
+        dz = y->g;
+        add = false;
+    } else {
+        RD_TRY(rd_call_grad(c, 1, &dz, &add, st));
+    }
+    if (!dz) goto done;
+    if (rd_residual_drops(c)) {
+        const rd_residual_pass p = {add ? dz : NULL, y->g, dz};
+        RD_TRY(masked(c, &p, st));
+    } else if (dz != y->g || add) {
+        RD_TRY(rd_op_copy(c->be, RD_FLOAT32, n, y->g, dz, add, st));
+    }
+done:
+    return st->code;
+}
