@@ -35,9 +35,9 @@ void rd_philox_uniform(rd_key key, uint64_t hi, int64_t n, float *out);
  * sample, high half of sample, t, i / 8). The mask is equal for any number of ranks. */
 void rd_philox_keep(rd_key key, uint64_t sample, uint32_t t, float p, int64_t n, uint8_t *keep);
 
-/* Draws the masks of rd_philox_keep for rows t0 .. t0 + rows - 1 of n elements, as bits: element i of
- * row r is bit i % 8 of bits[r * ld + i / 8]. ld: bytes from row to row, at least (n + 7) / 8. Short
- * rows cost no more per element than long ones. */
+/* Draws the masks of rd_philox_keep for rows t0 .. t0 + rows - 1 of n elements, as bits: element i
+ * of row r is bit i % 8 of bits[r * ld + i / 8]. ld: bytes from row to row, at least (n + 7) / 8.
+ * Short rows cost no more per element than long ones. */
 void rd_philox_keep_bits(rd_key key, uint64_t sample, uint32_t t0, int64_t rows, float p, int64_t n,
                          uint8_t *bits, int64_t ld);
 

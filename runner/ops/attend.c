@@ -1,18 +1,20 @@
 /* attend.c -- scaled dot-product attention in blocks, with dropout by position.
  *
- * Forward keeps for each query row a running maximum m and sum l, so that no row of probabilities is
- * stored whole (Milakov and Gimelshein 2018; Dao et al. 2022):
+ * Forward keeps for each query row a running maximum m and sum l, so that no row of probabilities
+ * is stored whole (Milakov and Gimelshein 2018; Dao et al. 2022):
  *
  *     S = scale Q K^T,  m' = max(m, max S),  P = exp(S - m'),
- *     l = l exp(m - m') + sum P,  O = O exp(m - m') + drop(P) V;   at the end O / l, lse = m + log l
+ *     l = l exp(m - m') + sum P,  O = O exp(m - m') + drop(P) V
+ *     at the end the output is O / l, and lse = m + log l
  *
  * Backward computes P = exp(S - lse) again, and with M the mask times 1 / keep:
  *
- *     D_i = dO_i . O_i,  dV += (P M)^T dO,  dS = P (dO V^T M - D) scale,  dQ += dS K,  dK += dS^T Q
+ *     D_i = dO_i . O_i,  dV += (P M)^T dO,  dS = P (dO V^T M - D) scale
+ *     dQ += dS K,  dK += dS^T Q
  *
- * One thread owns one sequence and key head: no sum depends on the number of threads or on the other
- * sequences of the batch. Operations: 4 q k head forward and 10 q k head backward for each head of q
- * queries and k keys; half of that where the mask is causal. */
+ * One thread owns one sequence and key head: no sum depends on the number of threads or on the
+ * other sequences of the batch. Operations: 4 q k head forward and 10 q k head backward for each
+ * head of q queries and k keys; half as many where the mask is causal. */
 #include "attend.h"
 #include "rd/vecmath.h"
 #include <inttypes.h>
@@ -40,42 +42,6 @@ static inline vec attend_fma(float x, vec y, vec z)
 #else
     return x * y + z;
 #endif
-}
-
-int64_t rd_attend_rows(const rd_attend *a)
-{
-    int64_t n = 0;
-    for (int64_t s = 0; s < a->n; s++) n += a->q_len[s];
-    return n;
-}
-
-bool rd_attend_drops(const rd_call *c)
-{
-    return c->training && ((const rd_attend *)c->attr)->drop.keep < 1.0f;
-}
-
-rd_key rd_attend_key(const rd_attend *a, int64_t head)
-{
-    return rd_key_make(a->drop.seed, RD_RNG_DROPOUT, a->drop.site + (uint64_t)head, a->drop.epoch);
-}
-
-rd_code rd_attend_list(rd_arena *kept, const rd_attend *a, rd_attend_seq **seq, int64_t *mask_bytes,
-                       rd_status *st)
-{
-    int64_t at = 0;
-    RD_TRY(rd_arena_get(kept, (size_t)(a->n + 1) * sizeof **seq, seq, st));
-    for (int64_t s = 0; s < a->n; s++) {
-        (*seq)[s] = (rd_attend_seq){a->q_first[s],
-                                    a->q_len[s],
-                                    a->k_first[s],
-                                    a->k_len[s],
-                                    a->sample ? a->sample[s] : 0,
-                                    at};
-        at += a->n_heads * a->q_len[s] * rd_attend_mask_bytes(a->k_len[s]);
-    }
-    *mask_bytes = at;
-done:
-    return st->code;
 }
 
 static rd_code attend_infer(rd_call *c, rd_status *st)
@@ -123,7 +89,8 @@ static rd_code attend_infer(rd_call *c, rd_status *st)
 
 /* ---- small products ---- */
 
-/* C (+)= A B for TILE rows and PAIR columns: c[m][n] (+)= sum_r a[m a_row + r a_red] b[r ldb + n]. */
+/* C (+)= A B for TILE rows and PAIR columns: c[m][n] (+)= sum_r a[m a_row + r a_red] b[r ldb + n].
+ * */
 static inline void attend_tile(int64_t n_red, const float *restrict a, int64_t a_row, int64_t a_red,
                                const float *restrict b, int64_t ldb, float *restrict c, int64_t ldc,
                                bool add)
@@ -503,7 +470,8 @@ static void attend_backward_part(void *ctx, int64_t lo, int64_t hi)
     }
 }
 
-/* Cuts the tasks into one piece for each thread, of about equal work, and allocates their memory. */
+/* Cuts the tasks into one piece for each thread, of about equal work, and allocates their memory.
+ * */
 static rd_code attend_plan(rd_call *c, attend_job *j, bool back, rd_status *st)
 {
     const rd_attend *a = c->attr;
