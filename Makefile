@@ -1,5 +1,5 @@
 # Makefile -- builds, tests and installs run_dist, with one folder per build: build/<variant>/.
-# `make help` lists the targets, CONTRIBUTING.md the variables.
+# `make help` lists the targets, runner/BUILD.md the variables.
 VERSION := 0.1.0
 # DEBUG=1: with rd_assert (include/rd/status.h), and code that a debugger can follow. SAN=... has rd_assert too.
 DEBUG   ?=

@@ -25,7 +25,7 @@ expect "it finds its experiments" 0 "g2p_cmudict.json" "$work/usr/bin/run_dist" 
 expect "in its own share" 0 "(in $share/run_dist/configs)" "$work/usr/bin/run_dist" --help=learning_rate
 expect "the man page" 0 "^\.SH EXIT STATUS" cat "$share/man/man1/run_dist.1"
 expect "the schema" 0 "draft/2020-12" cat "$share/run_dist/configs/schema.json"
-for page in README.md FAQ.md LICENSE CONTRIBUTING.md configs/KEYS.md logs/README.md models/README.md docker/README.md runner/README.md; do
+for page in README.md FAQ.md LICENSE CONTRIBUTING.md runner/BUILD.md configs/KEYS.md logs/README.md models/README.md docker/README.md runner/README.md; do
     expect "the page $page" 0 "" cmp "$top/$page" "$share/doc/run_dist/$page"
 done
 links() { # targets of links to pages, from the folder of each page
