@@ -1,7 +1,7 @@
 #!/bin/bash
 # add_parts.sh -- adds one part of each kind to a copy of the tree, builds the copy and runs each part.
 #
-# The parts are in tests/parts, one folder for each, with paths as in the tree. runner/README.md and models/ADDING.md
+# The parts are in tests/parts, one folder for each, with paths as in the tree. runner/PARTS.md and models/ADDING.md
 # describe how to add one: new files and at most one line elsewhere, which this script counts. With CASES=all the
 # kernels for a GPU run as host code, too.
 # timeout: 900

@@ -43,28 +43,32 @@ schema       configs/schema.json  "$PROG" --print_schema
 # A page and the largest number of bytes, and of lines, that it may have.
 limits='
 README.md               8192 150
-FAQ.md                 16384
+FAQ.md                 15360
 CHANGELOG.md            2560
 CONTRIBUTING.md         5120
 configs/README.md       8192
+configs/BENCH.md        3072
 configs/DATA.md         4096
 configs/KEYS.md        45056
-configs/MIGRATING.md    8192
-docker/README.md       14500
-docker/MESSAGES.md     16384
+configs/MIGRATING.md    6144
+docker/README.md       14336
+docker/MESSAGES.md     15360
+docker/MESSAGES_GPU.md  6144
 logs/README.md          7168
 logs/METRICS.md         6144
 logs/FAULTS.md          6144
 models/README.md        5120
 models/ADDING.md        2560
-runner/README.md       10240
+runner/README.md        9216
 runner/BUILD.md         3072
 runner/EXCHANGE.md      8192
 runner/GPU.md           8192
+runner/PARTS.md         2560
 tests/README.md         4096
 tests/CHECKS.md         3072
 tests/bench/README.md  10240
-tests/bench/RESULTS.md 12288
+tests/bench/RESULTS.md  9216
+tests/bench/SUMS.md     5120
 tests/golden/README.md 11264
 tests/gpu/RESULTS.md    4096
 tests/gpu/floors.md    20480
@@ -558,7 +562,7 @@ faq() {
             /^## / { on = $0 ~ /^## What run_dist says/ }
             on && /^### `.*`$/ { print NR ":" substr($0, 6, length($0) - 6) }' "$page")
         [ $n -ge "$least" ] || finding "$page: $n messages below '## What run_dist says', at least $least were expected"
-    done <<< $'FAQ.md 10\ndocker/MESSAGES.md 1'
+    done <<< $'FAQ.md 10\ndocker/MESSAGES.md 1\ndocker/MESSAGES_GPU.md 1'
 }
 
 configs() {
