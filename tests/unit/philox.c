@@ -103,7 +103,7 @@ static void test_keep_bits(void **state)
     (void)state;
     for (size_t k = 0; k < sizeof widths / sizeof *widths; k++)
         for (size_t h = 0; h < sizeof heights / sizeof *heights; h++)
-            for (size_t j = 0; j < sizeof ps / sizeof *ps; j++) {
+            for (size_t j = 0; j < sizeof probabilities / sizeof *probabilities; j++) {
                 const int64_t n = widths[k], rows = heights[h];
                 const uint64_t sample = UINT64_C(0x123456789) + k;
                 const rd_key key = rd_key_make(3, RD_RNG_TEST, h, j);
