@@ -55,6 +55,13 @@ expect "whole" 0 "" te 1 whole --max_steps=80 --set eval_frequency=10
 expect "after the loss" 0 "" te 1 first --max_steps=80 --set eval_frequency=10
 expect "the same bytes" 0 "" cmp whole/model-80.npz first/model-80.npz
 
+# After a restart a worse loss is not the best one.
+cp -r whole worse
+was=$(score worse)
+expect "a rate that spoils the weights" 0 "evaluation at step 90" te 1 worse --max_steps=90 --set eval_frequency=5 \
+    --set learning_rate=3 --set max_grad_norm=null
+expect "does not replace the best file" 0 "^$was\$" score worse
+
 # By an error rate, too, lower is better. The best file is that of the first lowest rate of all evaluations, also over
 # resumes and with another number of ranks.
 per_wer() { # np, arguments

@@ -75,6 +75,9 @@ drop="--set drop_last_batch=true"
     expect "drop: four" 0 "epoch 1 done at step 14: 100 samples" t 4 drop digits.json --max_steps=14 $drop
     expect "no sample twice" 0 "^100 100 " uses drop 0
 }
+expect "one step" 0 "" t 1 step small.json --max_steps=1
+expect "and two ranks" 0 "epoch 1 done" t 2 step small.json --max_steps=60
+expect "each sample once after one step" 0 "^400 400 0 399\$" uses step 0
 expect "other batch sizes: 5" 0 "" t 1 sizes small.json --max_steps=20
 expect "other batch sizes: 37" 0 "" t 1 sizes small.json --max_steps=24 --set batch_size=37
 expect "other batch sizes: 1" 0 "" t 1 sizes small.json --max_steps=40 --set batch_size=1
