@@ -8,6 +8,7 @@
 #
 # ROUNDS: maximum number of kills of the first run. STEPS: its length; the kills end with it. MORE: number of kills of
 # each run that evaluates. CASES=all: thirty kills of each run. tests/run runs the script.
+# beside
 # timeout: 3000
 . "$(dirname "$0")/../support/toy.sh"
 [ "${CASES:-}" != all ] || { : "${ROUNDS:=30}" "${STEPS:=6000}" "${MORE:=30}"; }
@@ -146,7 +147,10 @@ request() { # signal
     fi
     wait $job
     status=$?
+    # mpirun may end before it has passed on the last lines. run.log has them.
+    wait_until 60 sh -c "tail -n 2 asked/run.log | grep -q 'stopped on request'"
     tail -n 20 asked.txt
+    tail -n 2 asked/run.log
     [ -z "${locked:-}" ] || return $locked
     return $status
 }

@@ -3,6 +3,7 @@
 #
 # The usual trouble is a rate of 1e6 with a large weight_decay: steps 1 and 2 are finite, and no step after them is.
 # tests/run runs the script and sets PROG and MPIRUN.
+# beside
 # timeout: 300
 . "$(dirname "$0")/../support/toy.sh"
 poison=$(cd "$(dirname "$0")/../support" && pwd)/poison.py
