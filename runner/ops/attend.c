@@ -30,7 +30,9 @@ enum { LANES = 16, TILE = 8 };
 enum { LANES = 8, TILE = 4 };
 #endif
 enum { Q_BLOCK = 64, K_BLOCK = 128, PAIR = 2 * LANES };
-typedef float vec __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+typedef float vec __attribute__((vector_size(LANES * 4)));
+/* The same in memory, where rows begin anywhere. */
+typedef float loose __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 
 /* Returns x y + z in one instruction where the CPU has it: ISO C does not contract the two. */
 static inline vec attend_fma(float x, vec y, vec z)
@@ -99,7 +101,7 @@ static inline void attend_tile(int64_t n_red, const float *restrict a, int64_t a
     for (int m = 0; m < TILE; m++)
         for (int h = 0; h < 2; h++) acc[m][h] = (vec){0};
     for (int64_t r = 0; r < n_red; r++) {
-        const vec b0 = *(const vec *)(b + r * ldb), b1 = *(const vec *)(b + r * ldb + LANES);
+        const vec b0 = *(const loose *)(b + r * ldb), b1 = *(const loose *)(b + r * ldb + LANES);
         for (int m = 0; m < TILE; m++) {
             const float x = a[m * a_row + r * a_red];
             acc[m][0] = attend_fma(x, b0, acc[m][0]);
@@ -108,7 +110,7 @@ static inline void attend_tile(int64_t n_red, const float *restrict a, int64_t a
     }
     for (int m = 0; m < TILE; m++)
         for (int h = 0; h < 2; h++) {
-            vec *to = (vec *)(c + m * ldc + h * LANES);
+            loose *to = (loose *)(c + m * ldc + h * LANES);
             if (add) acc[m][h] += *to;
             *to = acc[m][h];
         }
@@ -239,13 +241,14 @@ static uint8_t *attend_mask_of(const attend_job *j, const rd_attend_seq *s, int6
 /* x[k] = scale x[k] where bit k of the mask is set, else 0; n is a multiple of 8. */
 static void attend_drop(float *restrict x, const uint8_t *bits, int64_t n, float scale)
 {
-    typedef float f8 __attribute__((vector_size(32), aligned(4), may_alias));
-    typedef int32_t i8 __attribute__((vector_size(32), aligned(4), may_alias));
+    typedef float f8 __attribute__((vector_size(32)));
+    typedef float loose8 __attribute__((vector_size(32), aligned(4), may_alias));
+    typedef int32_t i8 __attribute__((vector_size(32)));
     const i8 bit = {1, 2, 4, 8, 16, 32, 64, 128};
     for (int64_t k = 0; k < n; k += 8) {
         const i8 set = ((int32_t)bits[k / 8] & bit) != 0;
-        const f8 y = *(f8 *)(x + k) * scale;
-        *(f8 *)(x + k) = (f8)((i8)y & set);
+        const f8 y = *(const loose8 *)(x + k) * scale;
+        *(loose8 *)(x + k) = (f8)((i8)y & set);
     }
 }
 

@@ -73,7 +73,7 @@ static struct cut_row {
      "\x1f\x8b\x08\0\0\0\0\0\x02\x03\xabV*.I-P\xb2"
      "2\xac\xe5\xaa\x86"
      "2\x8dj\xb9\0{X~\xe0\x16\0\0\0",
-     38, 2, "{\"step\":1}\n{\"step\":2}\n{\"step\":9,\"loss\":0.1}\n"},
+     36, 2, "{\"step\":1}\n{\"step\":2}\n{\"step\":9,\"loss\":0.1}\n"},
     {"other JSON goes", "[1]\n3\n{\"step\":1}\n", 0, 5,
      "{\"step\":1}\n{\"step\":9,\"loss\":0.1}\n"},
 };
