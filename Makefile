@@ -182,11 +182,11 @@ demo: ## installs missing packages, builds, trains spelling to sound with 2 rank
 # make test T="unit/npz mpi/watch cli/run_*" builds what these tests need and runs them; tests/README.md says more.
 # make test SUITE=... runs one suite: unit (cmocka, scripts, fuzz corpora), mpi (programs under mpirun), cli, gpu, or all.
 # hosts waits for minutes, and is for CI and test-all. ranks is for the sanitizers (outside test-all): no test that mostly
-# waits or ends processes, no golden networks, no command line.
+# waits or ends processes, no golden networks, no command line, no run whose last digits decide.
 TESTS_unit := $(UNIT) $(FUZZ) $(filter tests/unit/% tests/scripts/% tests/golden/%,$(SHELLS))
 HOSTS      := $(patsubst %,tests/mpi/%.sh,cluster cluster_train hosts rows_hosts slurm update_hosts)
-LONG       := $(patsubst %,tests/mpi/%.sh,doctor doctor_agree supervise signals watch images) $(wildcard tests/fault/*.sh) \
-              $(BUILD)/tests/golden/images tests/cli/run tests/scripts/lint_finds.sh
+LONG       := $(patsubst %,tests/mpi/%.sh,doctor doctor_agree supervise signals watch images end finite logdir other_ranks) \
+              $(wildcard tests/fault/*.sh) $(BUILD)/tests/golden/images tests/cli/run tests/scripts/lint_finds.sh
 TESTS_hosts := $(HOSTS)
 TESTS_mpi  := $(filter-out $(HOSTS),$(filter tests/mpi/% tests/fault/%,$(SHELLS)))
 TESTS_cli  := $(if $(wildcard tests/cli/*/cmd),tests/cli/run)
