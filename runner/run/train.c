@@ -1,15 +1,13 @@
-/* train.c -- train and train_eval mode: opens the log folder, resumes, loops, saves, ends.
+/* train.c -- train and train_eval mode: resumes, loops, evaluates, ends. train_save.c has the log
+ * folder and the checkpoints, train_records.c the records.
  *
  * All ranks share the numbers that decide what happens at a step: the step itself, and its control
  * block (step_sums). Rank 0's clock and every rank's signals only add a request to the next control
  * block. So all ranks save, evaluate and stop at the same step without another message. */
 #include "console.h"
 #include "device.h"
-#include "divergence.h"
-#include "evaluate.h"
 #include "fault.h"
 #include "finite.h"
-#include "forecast.h"
 #include "init_from.h"
 #include "measure.h"
 #include "recorder.h"
@@ -18,231 +16,17 @@
 #include "run_modes.h"
 #include "setup.h"
 #include "signals.h"
-#include "stepper.h"
 #include "trace.h"
+#include "train_impl.h"
 #include "world.h"
 #include "rd/checkpoint.h"
 #include "rd/file.h"
-#include "rd/input.h"
 
 #include <float.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-/* Most seconds until a failed save (a full disk) is tried again. */
-static const int64_t retry_s = 300;
-
-/* Sums over steps. */
-typedef struct train_window {
-    double seconds, input_s, loss, weight, targets, correct, src, tgt, samples;
-    double classes[STEP_CLASS_COUNTS];
-    double retries; /* reads that were tried again */
-    int64_t steps;
-} train_window;
-
-typedef struct trainer {
-    rd_run *run;
-    stepper stepper;
-    recorder *records;  /* rank 0 */
-    eval_records eval;  /* rank 0 in train_eval mode */
-    double *param_norm; /* [parameters] */
-    bool watched;       /* a terminal shows the live line */
-    int64_t last_step;  /* the run ends after this step */
-    int64_t saved_step; /* step of the newest checkpoint; -1: none */
-    int64_t next_save_ns, last_save_ns, last_live_ns, looked_ns;
-    int64_t failed_saves;                  /* in a row */
-    bool save_due;                         /* a periodic save waits for a step that is finite */
-    int64_t n_skipped, n_bad, n_bad_evals; /* of this run */
-    divergence divergence;
-    /* sums since the last record, and since the epoch began */
-    train_window since_record, since_epoch;
-    times_window mine;  /* of this rank, since the last record */
-    int64_t window_ns;  /* its begin */
-    rank_times ranks;   /* times at the last record */
-    forecast_sums sums; /* for the summary at the end */
-    int64_t n_steps;    /* number of steps of this run */
-    int64_t epoch_ns;
-    double retries; /* reads that were tried again in this run, on all ranks */
-    bool whole;     /* after a failure: as stepper.whole */
-} trainer;
-
-/* ---- log folder ---- */
-
-/* Is this the name of a report: "rank_12.json", or the temporary file of one? */
-static bool names_report(const char *name, bool *whole)
-{
-    const size_t digits = strncmp(name, "rank_", 5) == 0 ? strspn(name + 5, "0123456789") : 0;
-    const char *end = name + 5 + digits;
-    *whole = digits > 0 && strcmp(end, ".json") == 0;
-    return *whole || (digits > 0 && strncmp(end, ".json.tmp.", 10) == 0);
-}
-
-/* Empties LOGDIR/errors of the reports of the start before: errors/ tells of the last start alone.
- * They replace those in errors/previous/. Rank 0 only, with the lock. */
-static void move_reports(const rd_run *r)
-{
-    char dir[4200], old[4300], from[4600], to[4700];
-    rd_folder f, before;
-    rd_status own = {0};
-    bool whole;
-    int n = 0;
-    (void)snprintf(dir, sizeof dir, "%.4000s/errors", r->cli->logdir);
-    (void)snprintf(old, sizeof old, "%s/previous", dir);
-    if (rd_folder_list(dir, RD_MAYBE, &f) != 0) return;
-    for (int64_t i = 0; i < f.n; i++) n += names_report(f.entry[i].name, &whole);
-    if (n == 0) goto done;
-    if (rd_mkdirs(old, &own) == RD_OK && rd_folder_list(old, RD_MAYBE, &before) == 0) {
-        for (int64_t i = 0; i < before.n; i++) {
-            (void)snprintf(to, sizeof to, "%s/%.255s", old, before.entry[i].name);
-            if (names_report(before.entry[i].name, &whole)) (void)unlink(to);
-        }
-        rd_folder_release(&before);
-    }
-    n = 0;
-    for (int64_t i = 0; i < f.n; i++) {
-        if (!names_report(f.entry[i].name, &whole)) continue;
-        (void)snprintf(from, sizeof from, "%s/%.255s", dir, f.entry[i].name);
-        (void)snprintf(to, sizeof to, "%s/%.255s", old, f.entry[i].name);
-        n += whole;
-        if ((!whole || rename(from, to) != 0) && unlink(from) != 0)
-            rd_warn(r->log, "cannot move '%s', the report of an earlier failure: %s", from,
-                    strerror(errno));
-    }
-    if (n > 0) rd_info(r->log, "%d report%s of the last failure moved to %s", n, RD_S(n), old);
-done:
-    rd_folder_release(&f);
-}
-
-static rd_code open_logdir(trainer *t, rd_status *st)
-{
-    rd_run *r = t->run;
-    const char *dir = r->cli->logdir;
-    char path[4200], warning[RD_MSG_BYTES] = "";
-    if (!dir || !dir[0]) {
-        rd_fail(st, RD_EUSAGE,
-                "--logdir is missing; name a folder for checkpoints and records, for example "
-                "--logdir=logs/first (training goes on from what it holds)");
-    } else if (strlen(dir) > 4000) {
-        rd_fail(st, RD_EUSAGE, "--logdir is %zu bytes long; 4000 are allowed", strlen(dir));
-    } else if (r->world->rank == 0) {
-        RD_TRY(rd_mkdirs(dir, st));
-        RD_TRY(rd_logdir_lock(dir, &r->lock, warning, st));
-        if (warning[0]) rd_warn(r->log, "%s", warning);
-        (void)snprintf(path, sizeof path, "%s/run.log", dir);
-        RD_TRY(rd_log_tee(r->log, path, st));
-        move_reports(r);
-    }
-done:
-    r->owns_logdir = run_agree(r, st) == RD_OK;
-    if (r->owns_logdir) (void)rd_logdir_mark(dir, r->lock_mark);
-    return st->code;
-}
-
-/* ---- checkpoints ---- */
-
-static void set_next_save(trainer *t, int64_t in_s)
-{
-    t->next_save_ns = rd_now_ns() + in_s * INT64_C(1000000000);
-}
-
-/* Is the last step skipped, or the loss above its limit for some time? Then the weights may be
- * worse than those of earlier checkpoints. All ranks agree on it. */
-static bool in_trouble(const trainer *t)
-{
-    const run_progress *at = &t->run->progress;
-    return at->skipped_in_row > 0 || at->diverging >= DIVERGENCE_SHOWN;
-}
-
-/* Collective. Fails if weights or optimizer state are not finite. All ranks hold the same values,
- * so rank 0 looks. */
-static rd_code check_weights(rd_run *r, rd_status *st)
-{
-    char name[320];
-    if (r->world->rank == 0 &&
-        rd_params_sync_to_host(r->params, RD_VALUES | RD_SLOTS, st) == RD_OK &&
-        finite_find_other(r, name))
-        rd_fail(st, RD_ENUMERIC,
-                "after step %" PRId64
-                " '%s' holds inf or NaN; it is not saved; lower learning_rate, or set "
-                "max_grad_norm, and start again from the last checkpoint",
-                r->progress.step, name);
-    return run_agree(r, st);
-}
-
-/* Rank 0: looks for the log folder every ten seconds. Returns whether another run may have it. The
- * save that follows ends the run. */
-static bool logdir_lost(trainer *t, int64_t now_ns)
-{
-    rd_status own = {0};
-    if (now_ns - t->looked_ns < INT64_C(10000000000)) return false;
-    t->looked_ns = now_ns;
-    return rd_logdir_check(t->run->cli->logdir, t->run->lock, &own) != RD_OK;
-}
-
-/* Returns the seconds until a failed save is tried again: --checkpoint_frequency, at least 1 and at
- * most retry_s, and twice as long after each further failure. */
-static int64_t next_try_s(const trainer *t)
-{
-    const int64_t every = t->run->cli->checkpoint_frequency;
-    int64_t s = every < 1 ? 1 : every;
-    for (int64_t i = 1; i < t->failed_saves && s < retry_s; i++) s *= 2;
-    return s < retry_s ? s : retry_s;
-}
-
-/* Rank 0: saves. In trouble no older checkpoint is removed. Fails if the log folder is another one
- * now, or if must is set. */
-static rd_code save_root(trainer *t, bool must, rd_status *st)
-{
-    rd_run *r = t->run;
-    rd_status own = {0};
-    const int64_t begin_ns = rd_now_ns();
-    const int keep = in_trouble(t) ? 0 : (int)r->config.checkpoint_keep;
-    recorder_flush(t->records);
-    RD_TRY(rd_logdir_check(r->cli->logdir, r->lock, st));
-    if (run_save(r, "model", keep, &own) == RD_OK) {
-        rd_info(r->log, "checkpoint model-%" PRId64 ".npz saved in %.2f s", r->progress.step,
-                (double)(rd_now_ns() - begin_ns) * 1e-9);
-        t->failed_saves = 0;
-        set_next_save(t, r->cli->checkpoint_frequency);
-        t->saved_step = r->progress.step;
-        goto done;
-    }
-    RD_TRY(rd_logdir_check(r->cli->logdir, r->lock, st));
-    if (must) {
-        *st = own;
-    } else {
-        t->failed_saves++;
-        rd_warn(r->log,
-                "%s; training goes on, next try in %" PRId64 " s (%" PRId64
-                " failed save%s in a row)",
-                own.msg, next_try_s(t), t->failed_saves, RD_S(t->failed_saves));
-        set_next_save(t, next_try_s(t));
-    }
-done:
-    return st->code;
-}
-
-/* Collective. The failure of a periodic save is a warning. The failure of the last one (must) is an
- * error on all ranks, and so is a log folder that is another one now. */
-static rd_code save(trainer *t, bool must, rd_status *st)
-{
-    rd_run *r = t->run;
-    RD_TRY(run_phase(r, RD_PHASE_SAVE, r->progress.step, st));
-    RD_TRY(run_check_replicas(r, st));
-    RD_TRY(check_weights(r, st));
-    if (r->world->rank == 0) (void)save_root(t, must, st);
-    RD_TRY(run_agree(r, st));
-    if (r->world->rank != 0) t->saved_step = r->progress.step;
-    t->last_save_ns = rd_now_ns();
-    rd_watch_beat(r->watch, RD_PHASE_UPDATE, r->progress.step);
-    times_enter(r, TIMES_NONE);
-done:
-    return st->code;
-}
 
 /* ---- the rate, and evaluation between steps ---- */
 
@@ -343,202 +127,14 @@ done:
     return st->code;
 }
 
-/* Returns the number of epochs done. */
-static int64_t epochs_done(const trainer *t)
-{
-    const run_progress *at = &t->run->progress;
-    return at->epoch +
-           (t->stepper.order && at->batch >= rd_order_n_batches(t->stepper.order) ? 1 : 0);
-}
-
 /* Does a regular evaluation follow this step? done_before: epochs done before the step. */
 static bool eval_due(const trainer *t, int64_t step, int64_t done_before)
 {
     const rd_run *r = t->run;
-    const int64_t every = r->config.eval_epochs, done = epochs_done(t);
+    const int64_t every = r->config.eval_epochs, done = train_epochs_done(t);
     if (r->mode != RD_MODE_TRAIN_EVAL) return false;
     if (every > 0 && done / every != done_before / every) return true;
     return (every == 0 || r->config.has_eval_frequency) && step % r->config.eval_frequency == 0;
-}
-
-/* ---- records ---- */
-
-static void window_add(train_window *w, const step_sums *sum, double seconds)
-{
-    w->seconds += seconds;
-    w->steps++;
-    w->input_s += sum->input_s;
-    w->src += sum->tokens_src;
-    w->tgt += sum->tokens_tgt;
-    w->samples += sum->samples;
-    w->retries += sum->retries;
-    w->targets += sum->targets;
-    w->correct += sum->correct;
-    for (int i = 0; i < STEP_CLASS_COUNTS; i++) w->classes[i] += sum->classes[i];
-    if (!isfinite(sum->loss)) return;
-    w->loss += sum->loss;
-    w->weight += sum->weight;
-}
-
-static double ratio(double a, double b)
-{
-    return b > 0.0 ? a / b : NAN;
-}
-
-/* Fills the figures of class metrics. */
-static void fill_classes(const rd_run *r, const step_sums *sum, const train_window *w,
-                         step_record *s)
-{
-    int64_t at[STEP_CLASS_COUNTS];
-    class_counts k = class_counts_of_sums(sum->classes, sum->targets, r->spec.n_classes, at);
-    s->n_figures = class_figures(&k, s->figure);
-    k = class_counts_of_sums(w->classes, w->targets, r->spec.n_classes, at);
-    s->n_means = class_figures(&k, s->mean);
-    class_lines(&k, RD_CLASS_STEP, "  ", s->class_line, sizeof s->class_line);
-}
-
-static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_stats *stats,
-                        double lr, step_record *s)
-{
-    const rd_run *r = t->run;
-    const train_window *w = &t->since_record;
-    const double wall = w->seconds > 0.0 ? w->seconds : 1e-9;
-    *s = (step_record){.step = r->progress.step,
-                       .epoch = r->progress.epoch,
-                       .epoch_part = stepper_epoch_share(&t->stepper),
-                       .loss = ratio(sum->loss, sum->weight),
-                       .loss_mean = ratio(w->loss, w->weight),
-                       .nll_per_token = ratio(sum->nll, sum->targets),
-                       /* steps of other ranks may be longer than those of rank 0 */
-                       .input_wait = fmin(1.0, w->input_s / (wall * r->world->size)),
-                       .learning_rate = lr,
-                       .grad_norm = stats->grad_norm,
-                       .clipped_norm = stats->clipped_norm,
-                       .param_norm = stats->finite ? stats->param_norm : NULL,
-                       .tokens_per_s = (w->src + w->tgt) / wall,
-                       .target_tokens_per_s = w->tgt / wall,
-                       .samples_per_s = w->samples / wall,
-                       .step_s = w->steps > 0 ? w->seconds / (double)w->steps : NAN,
-                       .samples = sum->samples,
-                       .targets = sum->targets,
-                       .epoch_samples = r->progress.samples,
-                       .epoch_samples_hash = r->progress.samples_hash,
-                       .skipped = r->progress.skipped,
-                       .read_retries = w->retries,
-                       .ranks = r->world->size > 1 ? &t->ranks : NULL,
-                       .comm_algorithm = t->stepper.comm.algorithm,
-                       .step_bytes = r->gpu ? device_peak_bytes(r)
-                                            : (double)rd_arena_peak(rd_tape_arena(r->tape))};
-    s->eta_s = s->step_s * (double)(t->last_step - r->progress.step);
-    if (run_is_image(r)) {
-        fill_classes(r, sum, w, s);
-    } else {
-        s->figure[0] = (rd_figure){"accuracy", ratio(sum->correct, sum->targets), true};
-        s->n_figures = 1;
-    }
-}
-
-static void add_sums(run_sums *s, const step_sums *step)
-{
-    s->samples += step->samples;
-    s->targets += step->targets;
-    for (int i = 0; i < STEP_CLASS_COUNTS; i++) s->classes[i] += step->classes[i];
-    if (!isfinite(step->loss)) return;
-    s->loss += step->loss;
-    s->weight += step->weight;
-}
-
-/* Reports the end of an epoch. done_before: epochs done before the step. */
-static void report_epoch(trainer *t, int64_t done_before)
-{
-    rd_run *r = t->run;
-    const run_sums *s = &r->progress.sums;
-    char time[32], count[32], speed[32], classes[384], more[512] = "";
-    int64_t at[STEP_CLASS_COUNTS];
-    const train_window *w = &t->since_epoch;
-    const int64_t done = epochs_done(t);
-    if (done == done_before) return;
-    const double mean = ratio(s->loss, s->weight);
-    const class_counts k = class_counts_of_sums(s->classes, s->targets, r->spec.n_classes, at);
-    if (r->progress.has_sums) {
-        class_lines(&k, RD_CLASS_EPOCH, ", ", classes, sizeof classes);
-        if (run_is_image(r))
-            (void)snprintf(more, sizeof more, "%s, %s %s/s, input wait %.1f %%", classes,
-                           rd_commas(ratio(w->samples, w->seconds), speed),
-                           r->model->unit ? r->model->unit : "samples",
-                           fmin(100.0, 100.0 * w->input_s / (w->seconds * r->world->size)));
-        rd_info(r->log,
-                "epoch %" PRId64 " done at step %" PRId64 ": %s sample%s, mean loss %.4f%s, %s",
-                done, r->progress.step, rd_commas(s->samples, count), RD_S(s->samples),
-                console_real(mean), more,
-                console_duration((double)(rd_now_ns() - t->epoch_ns) * 1e-9, time));
-        recorder_epoch(t->records, done - 1, mean, &k);
-    } else {
-        rd_info(r->log,
-                "epoch %" PRId64 " done at step %" PRId64
-                ": its mean loss is not known, because the checkpoint of an earlier program had no "
-                "sums of the epoch",
-                done, r->progress.step);
-    }
-    t->epoch_ns = rd_now_ns();
-    t->since_epoch = (train_window){0};
-    r->progress.sums = (run_sums){0};
-    r->progress.has_sums = true;
-}
-
-/* Adds the sums of a step to those of its epoch, and reports the end of the epoch. The batches of a
- * step that belong to the epoch after it are counted there. */
-static void end_step_of_epoch(trainer *t, const step_sums *sum, int64_t done_before)
-{
-    run_sums *s = &t->run->progress.sums;
-    const step_sums *before = &t->stepper.before;
-    const bool apart = t->stepper.crossed && epochs_done(t) == done_before + 1;
-    step_sums rest = *sum;
-    add_sums(s, apart ? before : sum);
-    report_epoch(t, done_before);
-    if (!apart) return;
-    rest.samples -= before->samples;
-    rest.targets -= before->targets;
-    for (int i = 0; i < STEP_CLASS_COUNTS; i++) rest.classes[i] -= before->classes[i];
-    rest.loss -= before->loss;
-    rest.weight -= before->weight;
-    add_sums(s, &rest);
-}
-
-/* Records a step. Rank 0 only. due: a full record; otherwise only the live line. */
-static void train_record(trainer *t, const step_sums *sum, const rd_optim_stats *stats, double lr,
-                         bool due)
-{
-    rd_run *r = t->run;
-    step_record s;
-    const int64_t now = rd_now_ns();
-    if (!due && (!t->watched || now - t->last_live_ns < 100000000)) return;
-    fill_record(t, sum, stats, lr, &s);
-    t->last_live_ns = now;
-    if (!due) {
-        console_live(r, &s);
-        return;
-    }
-    const int64_t hist = r->config.histogram_frequency;
-    console_step(r, &s);
-    if (s.read_retries > 0.0)
-        rd_warn(r->log,
-                "%.0f read%s tried again since the record before, %.0f in this run; check the disk "
-                "or the file server",
-                s.read_retries, s.read_retries == 1.0 ? " was" : "s were", t->retries);
-    recorder_step(t->records, &s, hist > 0 && (s.step == 1 || s.step % hist == 0));
-    if (t->stepper.pictures.n > 0) {
-        recorder_pictures(t->records, s.step, &t->stepper.pictures);
-        t->stepper.pictures.n = 0;
-    }
-    if (t->stepper.source.n || t->stepper.target.n) {
-        const char *source = rd_strbuf_str(&t->stepper.source),
-                   *target = rd_strbuf_str(&t->stepper.target),
-                   *predicted = rd_strbuf_str(&t->stepper.predicted);
-        if (r->config.print_samples) console_sample(r, source, target, predicted);
-        recorder_sample(t->records, s.step, source, target, predicted);
-    }
-    t->since_record = (train_window){0};
 }
 
 /* ---- the loop ---- */
@@ -754,7 +350,7 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
     const bool root = r->world->rank == 0;
     const int64_t step = r->progress.step + 1, begin_ns = rd_now_ns(),
                   every = r->cli->summary_frequency;
-    const int64_t done_before = epochs_done(t), images = r->config.image_frequency;
+    const int64_t done_before = train_epochs_done(t), images = r->config.image_frequency;
     const double lr = rate_now(t), scale = r->progress.loss_scale;
     const int64_t skipped_before = r->progress.skipped_in_row;
     const bool due = step == 1 || step % every == 0 || step == t->last_step;
@@ -763,8 +359,9 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
     const bool asked = signals_take_save() && begin_ns - t->last_save_ns > 1000000000;
     const step_sums in = {
         .stop = signals_stop() ? 1.0 : 0.0,
-        .save = asked || (root && (begin_ns >= t->next_save_ns || logdir_lost(t, begin_ns))) ? 1.0
-                                                                                             : 0.0,
+        .save = asked || (root && (begin_ns >= t->next_save_ns || train_logdir_lost(t, begin_ns)))
+                    ? 1.0
+                    : 0.0,
         .skipped = (double)skipped_before};
     step_sums sum;
     rd_optim_stats stats = {.param_norm = due && root ? t->param_norm : NULL,
@@ -788,8 +385,8 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
         r->started_ns = 0;
     }
     const double seconds = (double)(rd_now_ns() - begin_ns) * 1e-9;
-    window_add(&t->since_record, &sum, seconds);
-    window_add(&t->since_epoch, &sum, seconds);
+    train_window_add(&t->since_record, &sum, seconds);
+    train_window_add(&t->since_epoch, &sum, seconds);
     if (r->config.check_replicas_every > 0 && step % r->config.check_replicas_every == 0)
         RD_TRY(run_check_replicas(r, st));
     add_times(t, busy, seconds, &sum);
@@ -803,7 +400,7 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
     if (root) train_record(t, &sum, &stats, lr, due);
     count_step(t, &sum, stats.finite, scale);
     RD_TRY(check_divergence(t, &sum, st));
-    end_step_of_epoch(t, &sum, done_before);
+    train_end_step_of_epoch(t, &sum, done_before);
     trace_step_end(r);
     *stop = sum.stop > 0.0;
     /* This comes before a save, so that the checkpoint holds what the evaluation changes (best,
@@ -811,44 +408,25 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
     r->progress.eval_due = eval_due(t, step, done_before);
     if (!*stop && (r->progress.eval_due || (r->mode == RD_MODE_TRAIN_EVAL && step == t->last_step)))
         RD_TRY(evaluate(t, r->progress.eval_due, stop, st));
-    if (sum.save > 0.0 && !t->save_due && in_trouble(t))
+    if (sum.save > 0.0 && !t->save_due && train_in_trouble(t))
         rd_info(r->log,
                 "the checkpoint of step %" PRId64
                 " waits: it would replace one from before the trouble",
                 step);
     t->save_due |= sum.save > 0.0;
-    if (t->save_due && !in_trouble(t) && !*stop && step < t->last_step) {
+    if (t->save_due && !train_in_trouble(t) && !*stop && step < t->last_step) {
         t->save_due = false;
-        RD_TRY(save(t, false, st));
+        RD_TRY(train_save(t, false, st));
     }
 done:
     return st->code;
-}
-
-/* Collective, after a failure that all ranks know of and that left the weights of the last whole
- * step. Saves that step, so that the next start goes on from it. The failure stays. */
-static void save_before_end(trainer *t)
-{
-    rd_run *r = t->run;
-    rd_status own = {.rank = -1};
-    if (r->progress.step == 0 || t->saved_step == r->progress.step) return;
-    r->agreed = false;
-    if (r->world->rank == 0)
-        rd_warn(r->log,
-                "the run ends with a failure; step %" PRId64 ", the last whole one, is "
-                "saved first",
-                r->progress.step);
-    if (save(t, true, &own) == RD_OK)
-        r->agreed = true;
-    else if (r->world->rank == 0 || !r->agreed)
-        rd_warn(r->log, "step %" PRId64 " is not saved: %s", r->progress.step, own.msg);
 }
 
 static rd_code loop(trainer *t, rd_status *st)
 {
     rd_run *r = t->run;
     bool stop = false;
-    set_next_save(t, r->cli->checkpoint_frequency);
+    train_set_next_save(t, r->cli->checkpoint_frequency);
     t->window_ns = rd_now_ns();
     if (r->progress.eval_due && r->mode == RD_MODE_TRAIN_EVAL) {
         RD_TRY(evaluate(t, true, &stop, st));
@@ -856,7 +434,7 @@ static rd_code loop(trainer *t, rd_status *st)
     }
     while (r->progress.step < t->last_step && !stop) RD_TRY(train_one_step(t, &stop, st));
     rd_live(r->log, NULL);
-    if (t->saved_step != r->progress.step) RD_TRY(save(t, true, st));
+    if (t->saved_step != r->progress.step) RD_TRY(train_save(t, true, st));
     RD_TRY(summarize(t, st));
     report_trouble(t);
     if (stop && (r->progress.step < t->last_step || r->progress.eval_due)) {
@@ -871,7 +449,7 @@ static rd_code loop(trainer *t, rd_status *st)
     RD_TRY(check_result(t, st));
 done:
     rd_live(r->log, NULL);
-    if (st->code != RD_OK && t->whole) save_before_end(t);
+    if (st->code != RD_OK && t->whole) train_save_before_end(t);
     if (t->retries > 0.0)
         rd_info(r->log, "%.0f read%s tried again in this run, on all ranks", t->retries,
                 t->retries == 1.0 ? " was" : "s were");
@@ -927,7 +505,7 @@ static rd_code open_run(trainer *t, rd_status *st)
     rd_data_spec spec = {0};
     (void)init_check_keys(r, st);
     RD_TRY(run_agree(r, st));
-    RD_TRY(open_logdir(t, st));
+    RD_TRY(train_open_logdir(t, st));
     RD_TRY(setup_data(r, RD_SPLIT_TRAIN, &r->train_data, st));
     if (r->mode == RD_MODE_TRAIN_EVAL) RD_TRY(setup_data(r, RD_SPLIT_EVAL, &r->eval_data, st));
     rd_dataset_def_of(r->train_data)->spec(rd_dataset_self(r->train_data), &spec);
