@@ -53,6 +53,13 @@ static __device__ inline int64_t keys_seen(const attend_gpu &g, const rd_attend_
     return g.a.causal ? i + s.k_len - s.q_len + 1 : s.k_len;
 }
 
+/* Returns how many keys the rows of a tile see; end: the row behind the tile. */
+static __device__ inline int64_t keys_of_tile(const attend_gpu &g, const rd_attend_seq &s,
+                                              int64_t end)
+{
+    return keys_seen(g, s, (end < s.q_len ? end : s.q_len) - 1);
+}
+
 static __device__ inline int64_t mask_word(const rd_attend_seq &s, int64_t head, int64_t i,
                                            int64_t k)
 {
@@ -91,6 +98,15 @@ static __device__ inline void load_keys(const attend_gpu &g, const rd_attend_seq
         to[k * (head + 1) + c] = k0 + k < s.k_len ? key_at(g, s, k0 + k)[at + c] : 0.0f;
     }
 }
+/* Loads keys and values k0 .. k0 + 31 of a key head. All threads of the block call it. */
+static __device__ inline void load_tiles(const attend_gpu &g, const rd_attend_seq &s, int64_t k0,
+                                         int64_t kv_head, float *k_tile, float *v_tile)
+{
+    __syncthreads();
+    load_keys(g, s, k0, g.a.k_at + kv_head * g.a.head, k_tile);
+    load_keys(g, s, k0, g.a.v_at + kv_head * g.a.head, v_tile);
+    __syncthreads();
+}
 static __device__ inline void load_rows(const float *x, int64_t ld, int64_t n, int head, float *to)
 {
     for (int e = threadIdx.x; e < 32 * head; e += blockDim.x) {
@@ -128,13 +144,9 @@ static __global__ void attend_fwd(attend_gpu g, rd_key seed_key, const rd_key *k
             q_rows[(warp * ROWS + r) * hs + c] =
                 i < s.q_len ? g.q[(s.q_first + i) * g.q_cols + g.a.q_at + head * hs + c] : 0.0f;
     }
-    const int64_t last = tile.row0 + WARPS * ROWS < s.q_len ? tile.row0 + WARPS * ROWS : s.q_len;
-    const int64_t n_keys = keys_seen(g, s, last - 1);
+    const int64_t n_keys = keys_of_tile(g, s, tile.row0 + WARPS * ROWS);
     for (int64_t k0 = 0; k0 < n_keys; k0 += 32) {
-        __syncthreads();
-        load_keys(g, s, k0, g.a.k_at + kv_head * hs, k_tile);
-        load_keys(g, s, k0, g.a.v_at + kv_head * hs, v_tile);
-        __syncthreads();
+        load_tiles(g, s, k0, kv_head, k_tile, v_tile);
         for (int r = 0; r < ROWS; r++) {
             const int64_t i = tile.row0 + warp * ROWS + r,
                           seen = i < s.q_len ? keys_seen(g, s, i) - k0 : 0;
@@ -212,13 +224,9 @@ template <int CPL, int ROWS> static __global__ void attend_dq(attend_gpu g)
         D[r] = rd_warp_sum(sum);
         lse[r] = i < s.q_len ? g.lse[head * g.Nq + row] : 0.0f;
     }
-    const int64_t last = tile.row0 + WARPS * ROWS < s.q_len ? tile.row0 + WARPS * ROWS : s.q_len;
-    const int64_t n_keys = keys_seen(g, s, last - 1);
+    const int64_t n_keys = keys_of_tile(g, s, tile.row0 + WARPS * ROWS);
     for (int64_t k0 = 0; k0 < n_keys; k0 += 32) {
-        __syncthreads();
-        load_keys(g, s, k0, g.a.k_at + kv_head * hs, k_tile);
-        load_keys(g, s, k0, g.a.v_at + kv_head * hs, v_tile);
-        __syncthreads();
+        load_tiles(g, s, k0, kv_head, k_tile, v_tile);
         for (int r = 0; r < ROWS; r++) {
             const int64_t i = tile.row0 + warp * ROWS + r,
                           seen = i < s.q_len ? keys_seen(g, s, i) - k0 : 0;
