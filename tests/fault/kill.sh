@@ -12,7 +12,7 @@
 # timeout: 3000
 . "$(dirname "$0")/../support/toy.sh"
 [ "${CASES:-}" != all ] || { : "${ROUNDS:=30}" "${STEPS:=6000}" "${MORE:=30}"; }
-ROUNDS=${ROUNDS:-8} MORE=${MORE:-4}
+ROUNDS=${ROUNDS:-4} MORE=${MORE:-3}
 work=$(mktemp -d "${TMPDIR:-/tmp}/kill.XXXXXX") || exit 2
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 2

@@ -57,7 +57,7 @@ one() { # np rank step phase kind status text seconds
     expect "$name: goes on" 0 "step 12" t "$1" run
     expect "$name: to the same bytes" 0 "" "$same" "whole$1/model-12.npz" run/model-12.npz
 }
-n=0 each=9
+n=0 each=17
 case ${BUILD:-} in *asan*) each=40 ;; esac # sanitizers are slow, and the selection also runs without them
 while IFS='|' read -r kind status text seconds; do
     for np in 2 4; do

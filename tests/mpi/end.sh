@@ -80,8 +80,10 @@ expect "no hang" 0 "^0 lines" job 2 none before --logdir=a --max_steps=5
 expect "rank 1 does not begin to end MPI" 0 "^$any$text 0" job 2 1 before --logdir=b --max_steps=5
 expect "it is one line" 0 "^1 lines" tail -n 1 <(job 2 1 before --logdir=b --max_steps=6)
 expect "what was trained is saved" 0 "model-6.npz" cat b/checkpoint
-expect "all ranks hang" 0 "^$any$text 0" job 3 all before --logdir=c --max_steps=5
-expect "one line of three ranks" 0 "^1 lines" tail -n 1 <(job 3 all before --logdir=c --max_steps=6)
+if [ "${CASES:-}" = all ]; then
+    expect "all ranks hang" 0 "^$any$text 0" job 3 all before --logdir=c --max_steps=5
+    expect "one line of three ranks" 0 "^1 lines" tail -n 1 <(job 3 all before --logdir=c --max_steps=6)
+fi
 expect "rank 0 hangs behind the others" 0 "^warning: $text 0" job 2 0 after --logdir=d --max_steps=5
 expect "rank 1 hangs behind the others" 0 "^\[rank 1, .*\] warning: $text 0" job 2 1 after --logdir=d --max_steps=6
 expect "evaluation" 0 "^$any$text 0" job 2 1 before --logdir=d --mode=eval

@@ -7,7 +7,6 @@
 #
 #   CASES=all tests/run tests/mpi/signals.sh     twenty moments; else six
 #
-# beside
 # timeout: 600
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
