@@ -4,6 +4,7 @@
 # A fault that passes is counted, and the run ends with the bytes of an undisturbed one. A fault that stays ends the run
 # with code 3 on all ranks, after the last whole step was saved; --restarts goes on from there.
 # timeout: 900
+# beside
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
 same=$PWD/${BUILD:-build/release}/tests/support/npz_same
