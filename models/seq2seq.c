@@ -28,8 +28,6 @@ static const char *const cell_types[] = {
 #include "cells.inc"
     NULL};
 #undef RD_ENTRY
-static const char *const decoder_types[] = {
-    [RD_DECODER_GREEDY] = "greedy", [RD_DECODER_BEAM_SEARCH] = "beam_search", NULL};
 static const char *const attention_types[] = {[ATTENTION_BAHDANAU] = "bahdanau",
                                               [ATTENTION_LUONG] = "luong",
                                               [ATTENTION_GNMT] = "gnmt",
@@ -40,14 +38,13 @@ typedef struct seq2seq_config {
     encoder_type encoder_type;
     const char *encoder_cell_type, *decoder_cell_type;
     attention_type attention_type;
-    rd_decoder_type decoder_type;
     int64_t encoder_cell_units, encoder_layers, src_emb_size, decoder_cell_units, decoder_layers,
         tgt_emb_size, attention_layer_size;
-    double enc_in, enc_out, dec_in, dec_out, softmax_temperature, length_penalty, init_scale;
+    double enc_in, enc_out, dec_in, dec_out, softmax_temperature, init_scale;
     bool enc_skip, dec_skip, has_enc_skip, has_dec_skip, bahdanau_normalize, luong_scale,
         use_attention, use_swap_memory;
     bool average_across_timesteps, pad_vocabs_to_eight;
-    int64_t proj_size, num_groups, beam_width, num_units;
+    int64_t proj_size, num_groups, num_units;
 } seq2seq_config;
 
 enum {
@@ -108,12 +105,6 @@ static const rd_option rows[] = {
                 "multiplies the luong score by a learned scalar"),
     RD_OPT_BOOL(T, use_attention, use_attention, "false", "attention is always on",
                 RD_WITHOUT_EFFECT),
-    RD_OPT_ENUM(T, decoder_type, decoder_type, "\"greedy\"", decoder_types,
-                "beam_search: beam search in eval and infer mode; any other word: greedy",
-                RD_OTHER_WORDS),
-    RD_OPT_INT(T, beam_width, beam_width, "1", 1, 1000, "number of hypotheses of beam search"),
-    RD_OPT_REAL(T, length_penalty, length_penalty, "0.0", 0, 10,
-                "exponent of the length penalty in infer mode; eval mode uses 0"),
     RD_OPT_REAL(T, softmax_temperature, softmax_temperature, "1.0", 1e-3, 1e3,
                 "the logits are divided by this, in training too"),
     RD_OPT_BOOL(T, use_swap_memory, use_swap_memory, "false", "was a hint about GPU memory",
@@ -347,18 +338,15 @@ static rd_code seq2seq_decode(void *self, rd_tape *t, const rd_batch *b, const r
     const rd_field *sf = rd_batch_field(b, "source");
     int64_t *same, max_len;
     const int64_t *first, *len;
-    rd_hypothesis *h;
     if (b->n == 0) return RD_OK;
     if (!sf) return rd_fail(st, RD_EBUG, "model seq2seq got a batch without source");
     RD_TRY(rd_arena_get(a, (size_t)b->n * sizeof *same, &same, st));
-    RD_TRY(rd_arena_get(a, (size_t)b->n * sizeof *h, &h, st));
     for (int64_t i = 0; i < b->n; i++) same[i] = i;
     rd_var *memory = rd_encoder_apply(t, &m->enc, b->n, sf->data, sf->off, b->sample, 0, same,
                                       &first, &len, &max_len);
     RD_TRY(rd_tape_check(t, st));
-    RD_TRY(rd_decoder_search(t, &m->dec, m->ps, b->n, memory, first, len, max_len, c->beam_width,
-                             c->length_penalty, h, st));
-    for (int64_t i = 0; i < b->n; i++) out[i] = (rd_decoded){h[i].ids, h[i].n, h[i].score};
+    RD_TRY(rd_decoder_search(t, &m->dec, m->ps, b->n, memory, first, len, max_len, &c->search, out,
+                             st));
 done:
     return st->code;
 }
@@ -397,7 +385,8 @@ static double flops(void *self, const rd_batch *b)
 RD_MODEL(seq2seq) = {
     .name = "seq2seq",
     .about = "OpenSeq2Seq's recurrent encoder and attention decoder",
-    .group = &group,
+    .group = &rd_group_search,
+    .own = &group,
     .default_dataset = "parallel_text",
     .usual_batch = 64,
     .create = seq2seq_create,

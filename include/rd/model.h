@@ -6,6 +6,7 @@
 #define RD_MODEL_H
 
 #include "rd/data.h"
+#include "rd/search.h"
 #include "rd/tape.h"
 
 RD_C_BEGIN
@@ -48,26 +49,19 @@ typedef struct rd_loss_out {
     const float *probability; /* [n] probability of that class */
 } rd_loss_out;
 
-/* Values of the key decoder_type. */
-typedef enum rd_decoder_type { RD_DECODER_GREEDY, RD_DECODER_BEAM_SEARCH } rd_decoder_type;
-
+/* How to decode. All zero: greedy search. */
 typedef struct rd_decode_config {
-    int64_t beam_width; /* 1: greedy */
-    double length_penalty;
+    rd_search_rules search;
 } rd_decode_config;
 
-/* The decoded target of one sample. */
-typedef struct rd_decoded {
-    const int32_t *ids; /* [n] token ids, without the end token */
-    int64_t n;
-    /* log probability / length penalty; not finite: so were logits of the sample */
-    double score;
-} rd_decoded;
+/* One decoded target of a sample; see rd_search for images, too: their class is its one token. */
+typedef rd_hypothesis rd_decoded;
 
 typedef struct rd_model_def {
     const char *name, *about;
     /* Keys that other models may read too, and keys that only this model reads. NULL: none. */
     const rd_option_group *group, *own;
+    bool bars_unk; /* the key bar_unk is true unless the config has it */
     const char *default_dataset;
     int64_t usual_batch; /* samples per rank in bench mode if the user gives none */
     /* In bench mode, unless the user says otherwise: the synthetic images (a name of bench_data;
@@ -84,7 +78,8 @@ typedef struct rd_model_def {
     /* Records the forward pass of a batch. A batch with n == 0 has loss 0, and nothing is recorded,
      * so there is no backward pass. The pointers in *out are memory of the tape's arena. */
     rd_code (*loss)(void *self, rd_tape *t, const rd_batch *b, rd_loss_out *out, rd_status *st);
-    /* Optional, for sequence models. Decodes all samples of the batch. out[n]: memory of the tape's
+    /* Optional, for sequence models. Decodes all samples of the batch. Writes N =
+     * rd_search_n_best(&c->search) targets of each, best first, to out[n * N]: memory of the tape's
      * arena. */
     rd_code (*decode)(void *self, rd_tape *t, const rd_batch *b, const rd_decode_config *c,
                       rd_decoded *out, rd_status *st);

@@ -10,6 +10,7 @@
 #define RD_NN_H
 
 #include "rd/ops.h"
+#include "rd/search.h"
 
 RD_C_BEGIN
 
@@ -117,48 +118,13 @@ rd_var *rd_decoder_apply(rd_tape *t, rd_decoder *d, const rd_packing *p, uint64_
                          const int32_t *ids, rd_var *memory, const int64_t *first,
                          const int64_t *len);
 
-/* ---- search ---- */
-enum { RD_SEARCH_WIDEST = 1024 }; /* the largest beam_width on a GPU */
-/* What a step finds for each of its rows: the n best tokens without the end token, and the log
- * probability of the end token. */
-typedef struct rd_search_best {
-    int64_t n;   /* beam_width, or V - 1 if that is smaller */
-    int32_t end; /* the end token */
-    int32_t *id; /* [rows, n] the tokens, in any order; of equally probable ones the lowest ids */
-    float *logp; /* [rows, n] their log probabilities; -INFINITY replaces NaN */
-    float *end_logp; /* [rows] log probability of the end token; -INFINITY replaces NaN */
-} rd_search_best;
-/* Fills rows [first, first + n) of out from their logits [n, V]. Destroys the logits. */
-void rd_search_best_rows(const rd_search_best *out, int64_t first, int64_t n, int64_t V,
-                         float *logits);
-/* Computes one step of n hypotheses and fills rows [0, n) of out. Row i continues row parent[i] of
- * the previous call, for sentence sentence[i], with token ids[i]. The first call ignores parent. */
-typedef rd_code rd_search_step(void *ctx, int64_t n, const int32_t *ids, const int64_t *parent,
-                               const int64_t *sentence, const rd_search_best *out, rd_status *st);
-typedef struct rd_hypothesis {
-    const int32_t *ids; /* [n] the tokens, without the end token */
-    int64_t n;
-    /* log probability / length penalty; NAN: a step of the sentence had logits not finite */
-    double score;
-} rd_hypothesis;
-/* Finds the best hypothesis of each sentence with beam search (OpenSeq2Seq 4.10: it follows
- * hypotheses, not slots). beam_width 1 with length_penalty 0 is greedy search.
- *
- * limit[s]: the largest number of tokens of sentence s; 0: it is empty. start, end: token ids below
- * V. ctx: first argument of step. Of equal scores the one of the better parent hypothesis wins,
- * then the lower token id. out[n_sentences]: memory of the arena. Logits that are not finite are
- * safe, and end no sentence early. */
-rd_code rd_search(rd_arena *a, int64_t n_sentences, const int64_t *limit, int64_t V, int32_t start,
-                  int32_t end, int64_t beam_width, double length_penalty, rd_search_step *step,
-                  void *ctx, rd_hypothesis *out, rd_status *st);
 /* Decodes n sentences with rd_search. memory, first, len and max_len come from rd_encoder_apply.
- * Sentence s has at most 2 len[s] tokens. out[n]: memory of the tape's arena. With a GPU only the
- * best tokens of each step are downloaded, and beam_width is at most RD_SEARCH_WIDEST: else
- * RD_EUSAGE. */
+ * Sentence s has at most rd_search_limit(rules, len[s]) tokens. out[n * rd_search_n_best(rules)]:
+ * memory of the tape's arena. With a GPU only the best tokens of each step are downloaded, and
+ * beam_width is at most RD_SEARCH_WIDEST: else RD_EUSAGE. */
 rd_code rd_decoder_search(rd_tape *t, rd_decoder *d, rd_params *ps, int64_t n, rd_var *memory,
                           const int64_t *first, const int64_t *len, int64_t max_len,
-                          int64_t beam_width, double length_penalty, rd_hypothesis *out,
-                          rd_status *st);
+                          const rd_search_rules *rules, rd_hypothesis *out, rd_status *st);
 
 RD_C_END
 #endif

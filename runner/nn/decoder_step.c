@@ -33,10 +33,10 @@ typedef struct stepper {
     unsigned char *host_rows;   /* step_rows in host memory */
     unsigned char *kernel_rows; /* the copy that kernels read */
     float *x, *y, *z, *tc, *m, *qp, *al, *logits;
-    int64_t block;        /* number of rows that the buffer of logits holds */
-    rd_search_best found; /* results that kernels write, in one buffer that begins at found.id */
-    unsigned char *got;   /* the copy of that buffer in host memory */
-    bool started;         /* the first step is done */
+    int64_t block;      /* number of rows that the buffer of logits holds */
+    int32_t *found;     /* the buffer of the results that kernels write: id, logp, end_logp */
+    unsigned char *got; /* the copy of that buffer in host memory */
+    bool started;       /* the first step is done */
 } stepper;
 
 enum { START = 1, END = 2 }; /* token ids */
@@ -150,15 +150,17 @@ static rd_code find_best(stepper *s, int64_t n, const float *x, const rd_search_
     const rd_decoder *d = s->d;
     const int64_t V = d->V;
     const size_t each = (size_t)(n * out->n) * sizeof(float), ends = (size_t)n * sizeof(float);
-    s->found.logp = (float *)(void *)(s->found.id + n * out->n);
-    s->found.end_logp = s->found.logp + n * out->n;
+    rd_search_best found = *out; /* in the memory of kernels */
+    found.id = s->found;
+    found.logp = (float *)(void *)(found.id + n * out->n);
+    found.end_logp = found.logp + n * out->n;
     for (int64_t i = 0; i < n; i += s->block) {
         const int64_t rows = n - i < s->block ? n - i : s->block;
         RD_TRY(rd_mul_rows(&s->cell[0], s->W_out, 0, s->W_out->rows, rows, x + i * s->W_out->rows,
                            s->logits, false, st));
-        RD_TRY(s->on->best(s->at.be, &s->found, i, rows, V, d->temperature, s->logits, st));
+        RD_TRY(s->on->best(s->at.be, &found, i, rows, V, d->temperature, s->logits, st));
     }
-    RD_TRY(rd_backend_download(s->at.be, s->got, s->found.id, 2 * each + ends, st));
+    RD_TRY(rd_backend_download(s->at.be, s->got, s->found, 2 * each + ends, st));
     memcpy(out->id, s->got, each);
     memcpy(out->logp, s->got + each, each);
     memcpy(out->end_logp, s->got + 2 * each, ends);
@@ -207,7 +209,7 @@ done:
 /* Allocates the buffers for `most` rows: those of kernels from `dev`, those of the host from `a`.
  * On a CPU both are the same arena. */
 static rd_code decoder_step_allocate(stepper *s, rd_arena *a, rd_arena *dev, int64_t most,
-                                     int64_t max_len, rd_status *st)
+                                     int64_t max_len, int64_t n_best, rd_status *st)
 {
     const rd_decoder *d = s->d;
     int64_t widest = d->E + d->M > d->H ? d->E + d->M : d->H, z = 1, h = 1;
@@ -233,12 +235,12 @@ static rd_code decoder_step_allocate(stepper *s, rd_arena *a, rd_arena *dev, int
     RD_TRY(rd_arena_get(dev, (size_t)(most * d->A) * sizeof(float), &s->qp, st));
     RD_TRY(rd_arena_get(dev, (size_t)(most * max_len) * sizeof(float), &s->al, st));
     const int64_t fit = (int64_t)(s->on->logits_bytes / sizeof(float)) / d->V;
-    const size_t bytes = (size_t)(most * (2 * s->found.n + 1)) * sizeof(float);
+    const size_t bytes = (size_t)(most * (2 * n_best + 1)) * sizeof(float);
     s->block = most;
     if (s->on->logits_bytes > 0 && s->block > fit) s->block = fit > 64 ? fit : 64;
     RD_TRY(rd_arena_get(a, (size_t)most * ROW_BYTES, &s->host_rows, st));
     RD_TRY(rd_arena_get(dev, (size_t)most * ROW_BYTES, &s->kernel_rows, st));
-    RD_TRY(rd_arena_get(dev, bytes, &s->found.id, st));
+    RD_TRY(rd_arena_get(dev, bytes, &s->found, st));
     RD_TRY(rd_arena_get(a, bytes, &s->got, st));
     RD_TRY(rd_arena_get(dev, (size_t)(s->block * d->V) * sizeof(float), &s->logits, st));
 done:
@@ -247,12 +249,11 @@ done:
 
 rd_code rd_decoder_search(rd_tape *t, rd_decoder *d, rd_params *ps, int64_t n, rd_var *memory,
                           const int64_t *first, const int64_t *len, int64_t max_len,
-                          int64_t beam_width, double length_penalty, rd_hypothesis *out,
-                          rd_status *st)
+                          const rd_search_rules *rules, rd_hypothesis *out, rd_status *st)
 {
     rd_arena *a = rd_tape_arena(t), *dev = rd_tape_device_arena(t), *own = NULL, *scratch = dev;
     rd_backend *be = rd_tape_backend(t);
-    const int64_t width = beam_width < 1 ? 1 : beam_width;
+    const int64_t width = rules->beam_width < 1 ? 1 : rules->beam_width;
     stepper *s;
     int64_t *limit;
     RD_TRY(rd_tape_check(t, st));
@@ -275,7 +276,6 @@ rd_code rd_decoder_search(rd_tape *t, rd_decoder *d, rd_params *ps, int64_t n, r
     s->W_in = rd_tape_param(t, d->W_in);
     s->b_in = rd_tape_param(t, d->b_in);
     s->W_out = rd_tape_param(t, d->W_out);
-    s->found = (rd_search_best){.n = width < d->V - 1 ? width : d->V - 1, .end = END};
     rd_var *keys = rd_op_linear(t, memory, rd_tape_param(t, d->memory_kernel), NULL);
     RD_TRY(rd_tape_check(t, st));
     s->at = (rd_attention){.kind = d->kind,
@@ -299,12 +299,12 @@ rd_code rd_decoder_search(rd_tape *t, rd_decoder *d, rd_params *ps, int64_t n, r
         RD_TRY(rd_cell_init(&s->cell[l], L->l.cell, &L->l.shape, be, ps, scratch, w, L->n_w, st));
     }
     RD_TRY(rd_tape_check(t, st));
-    RD_TRY(decoder_step_allocate(s, a, dev, n * width + RD_SLACK_ROWS, max_len, st));
+    RD_TRY(decoder_step_allocate(s, a, dev, n * width + RD_SLACK_ROWS, max_len,
+                                 rd_search_best_n(rules, d->V), st));
     RD_TRY(rd_attention_begin(&s->at, dev, st));
     RD_TRY(rd_arena_get(a, (size_t)(n + 1) * sizeof *limit, &limit, st));
-    for (int64_t i = 0; i < n; i++) limit[i] = 2 * len[i];
-    RD_TRY(rd_search(a, n, limit, d->V, START, END, beam_width, length_penalty, decoder_step, s,
-                     out, st));
+    for (int64_t i = 0; i < n; i++) limit[i] = rd_search_limit(rules, len[i]);
+    RD_TRY(rd_search(a, n, limit, d->V, START, END, rules, decoder_step, s, out, st));
 done:
     rd_arena_free(own);
     return st->code;

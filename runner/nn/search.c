@@ -1,8 +1,8 @@
-/* search.c -- greedy and beam search, OpenSeq2Seq 4.10, over any model that finds the best tokens
- * of a step.
+/* search.c -- greedy and beam search with the rules of five systems, over any model that finds the
+ * best tokens of a step.
  *
- * Only unfinished hypotheses are computed. A finished hypothesis stays in its beam with its score.
- * The result of a sentence does not depend on the other sentences of the batch.
+ * Only unfinished hypotheses are computed: a finished one has no row, and a sentence that ends
+ * leaves the batch. The result of a sentence does not depend on the other sentences of the batch.
  *
  * The W best tokens of a row and the end token are enough. All tokens of a row have the same length
  * penalty, so their scores are in the order of their log probabilities, and at most W of them are
@@ -12,9 +12,10 @@
  * to 1, so at most one log probability is above -0.69. The others are floats that are at least
  * 2^-24 apart. A sum in double keeps this difference while the log probability of the sentence is
  * above -2^24. */
-#include "rd/nn.h"
+#include "rd/search.h"
 #include "rd/vecmath.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* One generated token. A hypothesis is the path from its last node back to the root. */
@@ -24,7 +25,8 @@ typedef struct node {
 } node;
 
 typedef struct beam {
-    double logp, score;
+    double logp;    /* log probability, that of the end token included if it is finished */
+    double score;   /* what orders it: see rd_length_form */
     int64_t length; /* number of tokens, without the end token */
     int64_t last;   /* index of the last node; -1: no token yet */
     int64_t row;    /* its row in the last step that computed it */
@@ -56,11 +58,11 @@ static void replace_worst(int64_t n, float *logp, int32_t *id, float x, int32_t 
     id[i] = v;
 }
 
-static void best_of_row(const rd_search_best *out, int64_t row, int64_t V, float *restrict x)
+enum { PART = 128 };
+
+/* Returns the logarithm of the sum of exponentials. NaN: the logits are not finite. */
+static float log_sum_exp(int64_t V, const float *restrict x)
 {
-    enum { PART = 128 };
-    float *logp = out->logp + row * out->n;
-    int32_t *id = out->id + row * out->n;
     const float top = rd_maxf(x, V);
     /* Sum of the sums of parts: 200,000 additions in float32 would lose four digits. */
     double sum = 0.0;
@@ -72,10 +74,35 @@ static void best_of_row(const rd_search_best *out, int64_t row, int64_t V, float
         for (int64_t j = 0; j < n; j++) part += rd_expf(y[j] - top);
         sum += (double)part;
     }
-    const float lse = top + (float)log(sum);
+    return top + (float)log(sum);
+}
+
+/* Returns 0 where log_sum_exp would return a number, and NaN where it would return NaN. */
+static float zero_or_nan(int64_t V, const float *restrict x)
+{
+    const float top = rd_maxf(x, V);
+    int odd = !(top < INFINITY) || top == -INFINITY;
+#pragma omp simd reduction(| : odd)
+    for (int64_t j = 0; j < V; j++) odd |= x[j] != x[j];
+    return odd ? NAN : 0.0f;
+}
+
+static bool left_out(const rd_search_best *out, int32_t v)
+{
+    bool found = v == out->end;
+    for (int i = 0; i < out->n_barred; i++) found |= v == out->barred[i];
+    return found;
+}
+
+static void best_of_row(const rd_search_best *out, int64_t row, int64_t V, float *restrict x)
+{
+    float *logp = out->logp + row * out->n;
+    int32_t *id = out->id + row * out->n;
+    const float lse = out->order_only ? zero_or_nan(V, x) : log_sum_exp(V, x);
     const bool fine = lse == lse; /* false: the whole row becomes -INFINITY */
     out->end_logp[row] = fine ? x[out->end] - lse : -INFINITY;
     x[out->end] = -INFINITY;
+    for (int i = 0; i < out->n_barred; i++) x[out->barred[i]] = -INFINITY;
     for (int64_t i = 0; i < out->n; i++) {
         logp[i] = -INFINITY;
         id[i] = INT32_MAX; /* an empty place: worse than all tokens */
@@ -87,16 +114,68 @@ static void best_of_row(const rd_search_best *out, int64_t row, int64_t V, float
         if (id[0] != INT32_MAX && !(rd_maxf(y, n) > logp[0])) continue;
         for (int64_t j = 0; j < n; j++) {
             const int32_t v = (int32_t)(first + j);
-            if ((y[j] > logp[0] || (y[j] == logp[0] && v < id[0])) && v != out->end)
+            if ((y[j] > logp[0] || (y[j] == logp[0] && v < id[0])) && !left_out(out, v))
                 replace_worst(out->n, logp, id, y[j], v);
         }
     }
+    for (int64_t i = 0; i < out->n; i++)
+        if (id[i] == INT32_MAX) id[i] = -1;
 }
 
 void rd_search_best_rows(const rd_search_best *out, int64_t first, int64_t n, int64_t V,
                          float *logits)
 {
     for (int64_t i = 0; i < n; i++) best_of_row(out, first + i, V, logits + i * V);
+}
+
+/* ---- rules ---- */
+
+int64_t rd_search_n_best(const rd_search_rules *r)
+{
+    return r->n_best < 1 ? 1 : r->n_best;
+}
+
+int64_t rd_search_limit(const rd_search_rules *r, int64_t n)
+{
+    const bool given = r->max_length_factor > 0.0 || r->max_length_offset > 0;
+    const double most = given ? ceil(r->max_length_factor * (double)n) : 2.0 * (double)n;
+    return (int64_t)most + r->max_length_offset;
+}
+
+static int64_t width_of(const rd_search_rules *r)
+{
+    return r->beam_width < 1 ? 1 : r->beam_width;
+}
+
+int64_t rd_search_best_n(const rd_search_rules *r, int64_t V)
+{
+    const int64_t most = V - 1 - r->n_barred;
+    return width_of(r) < most ? width_of(r) : most < 0 ? 0 : most;
+}
+
+/* Do finished hypotheses leave the beam? */
+static bool has_list(const rd_search_rules *r)
+{
+    return r->form != RD_LENGTH_OPENSEQ2SEQ && r->form != RD_LENGTH_SOCKEYE;
+}
+
+/* Returns the number that divides the log probability of a hypothesis of n tokens. */
+static double length_penalty(const rd_search_rules *r, int64_t n)
+{
+    const double a = r->length_penalty, b = r->length_const, x = (double)n;
+    if (a == 0.0) return 1.0;
+    switch (r->form) {
+    case RD_LENGTH_SOCKEYE:
+        return pow(b + x, a) / pow(b + 1.0, a);
+    case RD_LENGTH_GNMT:
+        return pow((b + x) / (b + 1.0), a);
+    case RD_LENGTH_MARIAN:
+    case RD_LENGTH_FAIRSEQ:
+        return pow(x, a);
+    case RD_LENGTH_OPENSEQ2SEQ:
+        break;
+    }
+    return pow((5.0 + x) / 6.0, a);
 }
 
 /* ---- search ---- */
@@ -107,23 +186,38 @@ static bool beats(const candidate *a, const candidate *b)
     return a->k != b->k ? a->k < b->k : a->id < b->id;
 }
 
-/* Inserts c into best[], which keeps the W best candidates, best first. Of equal scores the one of
- * the better beam comes first, then the lower id. */
-static void offer(candidate *best, int64_t *n, int64_t W, candidate c)
+/* Inserts c into best[], which keeps the `most` best candidates, best first. Of equal scores the
+ * one of the better beam comes first, then the lower id. */
+static void offer(candidate *best, int64_t *n, int64_t most, candidate c)
 {
-    if (*n == W && !beats(&c, &best[W - 1])) return;
-    int64_t i = *n < W ? (*n)++ : W - 1;
+    if (most == 0 || (*n == most && !beats(&c, &best[most - 1]))) return;
+    int64_t i = *n < most ? (*n)++ : most - 1;
     for (; i > 0 && beats(&c, &best[i - 1]); i--) best[i] = best[i - 1];
     best[i] = c;
 }
 
+/* One sentence. */
+typedef struct searched {
+    beam *b;    /* [W] the beam; with a list: without finished hypotheses */
+    beam *list; /* [W] finished hypotheses, best first */
+    int64_t n;  /* number of hypotheses in b */
+    int64_t n_listed;
+    int64_t limit;
+    bool ended;
+    bool odd; /* logits were not finite */
+} searched;
+
 typedef struct search {
     rd_arena *a;
-    int64_t W;
+    const rd_search_rules *rules;
+    int64_t W, t; /* t: number of steps done */
     int32_t end;
     double *penalty; /* length penalty by number of tokens */
+    bool order_only;
     node *nodes;
     int64_t n_nodes, cap_nodes;
+    candidate *words, *ends; /* scratch, [W] each */
+    beam *next;              /* scratch, [W] */
 } search;
 
 static rd_code add_node(search *s, int64_t parent, int32_t id, int64_t *out, rd_status *st)
@@ -141,75 +235,198 @@ static rd_code add_node(search *s, int64_t parent, int32_t id, int64_t *out, rd_
     return RD_OK;
 }
 
-/* Replaces the beams b[0 .. *n) of one sentence, best first, by those after one more token. rows:
- * the best tokens of its unfinished beams. best, next: scratch for W elements. */
-static rd_code extend(search *s, beam *b, int64_t *n, const rd_search_best *rows, candidate *best,
-                      beam *next, rd_status *st)
+/* Returns the score of a finished hypothesis. */
+static double score_of(const search *s, double logp, int64_t length)
 {
-    int64_t kept = 0;
-    for (int64_t k = 0; k < *n; k++) {
-        const double with_end = s->penalty[b[k].length], with_word = s->penalty[b[k].length + 1];
-        if (b[k].finished) {
-            offer(best, &kept, s->W, (candidate){b[k].logp / with_end, b[k].logp, k, s->end});
+    return logp / s->penalty[length + (s->rules->form != RD_LENGTH_OPENSEQ2SEQ)];
+}
+
+/* May this sentence take words in this step, and the end token? */
+static bool takes_words(const search *s, const searched *q)
+{
+    return s->t < q->limit;
+}
+static bool takes_end(const search *s, const searched *q)
+{
+    return s->t >= s->rules->min_length || !takes_words(s, q);
+}
+
+/* Replaces the beam of one sentence by that after one more token. rows: the best tokens of its
+ * unfinished hypotheses. */
+static rd_code extend_beam(search *s, searched *q, const rd_search_best *rows, rd_status *st)
+{
+    const bool raw = s->rules->form == RD_LENGTH_SOCKEYE;
+    candidate *best = s->words;
+    int64_t kept = 0, unfinished = 0;
+    for (int64_t k = 0; k < q->n; k++) {
+        const beam *b = &q->b[k];
+        if (b->finished) {
+            offer(best, &kept, s->W, (candidate){b->score, b->logp, k, s->end});
             continue;
         }
-        const double ended = b[k].logp + (double)rows->end_logp[b[k].row];
-        offer(best, &kept, s->W, (candidate){ended / with_end, ended, k, s->end});
-        for (int64_t i = b[k].row * rows->n; i < (b[k].row + 1) * rows->n; i++) {
-            const double total = b[k].logp + (double)rows->logp[i];
-            offer(best, &kept, s->W, (candidate){total / with_word, total, k, rows->id[i]});
+        const double with_end = s->penalty[b->length], with_word = s->penalty[b->length + 1];
+        const double ended = b->logp + (double)rows->end_logp[b->row];
+        if (takes_end(s, q))
+            offer(best, &kept, s->W, (candidate){raw ? ended : ended / with_end, ended, k, s->end});
+        for (int64_t i = b->row * rows->n; takes_words(s, q) && i < (b->row + 1) * rows->n; i++) {
+            const double total = b->logp + (double)rows->logp[i];
+            if (rows->id[i] >= 0)
+                offer(best, &kept, s->W,
+                      (candidate){raw ? total : total / with_word, total, k, rows->id[i]});
         }
     }
     for (int64_t i = 0; i < kept; i++) {
         const candidate *c = &best[i];
-        const beam *from = &b[c->k];
-        next[i] = (beam){.logp = c->logp,
-                         .score = c->score,
-                         .finished = from->finished || c->id == s->end,
-                         .row = from->row,
-                         .last = from->last};
-        next[i].length = from->length + (next[i].finished ? 0 : 1);
-        if (!from->finished) RD_TRY(add_node(s, from->last, c->id, &next[i].last, st));
+        const beam *from = &q->b[c->k];
+        beam *to = &s->next[i];
+        *to = (beam){.logp = c->logp,
+                     .score = c->score,
+                     .finished = from->finished || c->id == s->end,
+                     .row = from->row,
+                     .last = from->last};
+        to->length = from->length + (to->finished ? 0 : 1);
+        if (raw && to->finished && !from->finished) to->score = score_of(s, to->logp, to->length);
+        if (!to->finished) RD_TRY(add_node(s, from->last, c->id, &to->last, st));
+        unfinished += !to->finished;
     }
-    memcpy(b, next, (size_t)kept * sizeof *b);
-    *n = kept;
+    memcpy(q->b, s->next, (size_t)kept * sizeof *q->b);
+    q->n = kept;
+    q->ended = unfinished == 0;
+done:
+    return st->code;
+}
+
+/* Puts a finished hypothesis on the list. Of equal scores the earlier one comes first. */
+static void put_on_list(search *s, searched *q, const candidate *c)
+{
+    const beam *from = &q->b[c->k];
+    if (q->n_listed == s->W) return;
+    beam b = {.logp = c->logp, .finished = true, .length = from->length, .last = from->last};
+    b.score = score_of(s, b.logp, b.length);
+    int64_t i = q->n_listed++;
+    for (; i > 0 && b.score > q->list[i - 1].score; i--) q->list[i] = q->list[i - 1];
+    q->list[i] = b;
+}
+
+/* Can no unfinished hypothesis reach the n_best-th of the list? Log probabilities only fall, and
+ * the length penalty only grows. */
+static bool list_is_final(const search *s, const searched *q)
+{
+    const int64_t n = rd_search_n_best(s->rules);
+    if (q->n_listed < n) return false;
+    for (int64_t k = 0; k < q->n; k++) {
+        const beam *b = &q->b[k];
+        const double now = score_of(s, b->logp, b->length), late = score_of(s, b->logp, q->limit);
+        if (!((now > late ? now : late) <= q->list[n - 1].score)) return false;
+    }
+    return true;
+}
+
+/* Does extend_beam's work for the rules with a list. */
+static rd_code extend_list(search *s, searched *q, const rd_search_best *rows, rd_status *st)
+{
+    const bool shrinks = s->rules->form == RD_LENGTH_MARIAN;
+    const int64_t W = shrinks ? s->W - q->n_listed : s->W;
+    int64_t n_words = 0, n_ends = 0, taken = 0;
+    for (int64_t k = 0; k < q->n; k++) {
+        const beam *b = &q->b[k];
+        const double ended = b->logp + (double)rows->end_logp[b->row];
+        if (takes_end(s, q)) offer(s->ends, &n_ends, s->W, (candidate){ended, ended, k, s->end});
+        for (int64_t i = b->row * rows->n; takes_words(s, q) && i < (b->row + 1) * rows->n; i++) {
+            const double total = b->logp + (double)rows->logp[i];
+            if (rows->id[i] >= 0)
+                offer(s->words, &n_words, W, (candidate){total, total, k, rows->id[i]});
+        }
+    }
+    for (int64_t i = 0; i < n_ends; i++) {
+        int64_t better = s->rules->form == RD_LENGTH_GNMT ? 0
+                                                          : i; /* what takes a place before it */
+        for (int64_t k = 0; k < n_words; k++) better += beats(&s->words[k], &s->ends[i]);
+        if (better >= W) break;
+        put_on_list(s, q, &s->ends[i]);
+        taken++;
+    }
+    if (shrinks && n_words > W - taken) n_words = W - taken;
+    for (int64_t i = 0; i < n_words; i++) {
+        const candidate *c = &s->words[i];
+        const beam *from = &q->b[c->k];
+        s->next[i] = (beam){
+            .logp = c->logp, .score = c->score, .row = from->row, .length = from->length + 1};
+        RD_TRY(add_node(s, from->last, c->id, &s->next[i].last, st));
+    }
+    memcpy(q->b, s->next, (size_t)n_words * sizeof *q->b);
+    q->n = n_words;
+    q->ended = q->n == 0 || q->n_listed == s->W || list_is_final(s, q);
 done:
     return st->code;
 }
 
 static rd_code trace_back(search *s, const beam *b, rd_hypothesis *out, rd_status *st)
 {
-    int64_t n = 0;
+    int64_t n = b->length;
     int32_t *ids;
-    for (int64_t k = b->last; k >= 0; k = s->nodes[k].parent) n += s->nodes[k].id != s->end;
     RD_TRY(rd_arena_get(s->a, (size_t)(n + 1) * sizeof *ids, &ids, st));
-    out->ids = ids;
-    out->n = n;
-    out->score = b->score;
-    for (int64_t k = b->last; k >= 0; k = s->nodes[k].parent)
-        if (s->nodes[k].id != s->end) ids[--n] = s->nodes[k].id;
+    *out = (rd_hypothesis){ids, n, s->order_only ? 0.0 : b->score};
+    for (int64_t k = b->last; k >= 0; k = s->nodes[k].parent) ids[--n] = s->nodes[k].id;
 done:
     return st->code;
 }
 
-rd_code rd_search(rd_arena *a, int64_t n_sentences, const int64_t *limit, int64_t V, int32_t start,
-                  int32_t end, int64_t beam_width, double length_penalty, rd_search_step *step,
-                  void *ctx, rd_hypothesis *out, rd_status *st)
+static int higher_score_first(const void *a, const void *b)
 {
-    search s = {.a = a, .W = beam_width < 1 ? 1 : beam_width, .end = end, .cap_nodes = 1024};
+    const beam *x = a, *y = b;
+    if (x->score != y->score) return x->score > y->score ? -1 : 1;
+    return x->row < y->row ? -1 : x->row > y->row;
+}
+
+/* Writes the best hypotheses of a sentence. */
+static rd_code search_results(search *s, searched *q, rd_hypothesis *out, rd_status *st)
+{
+    const int64_t n = rd_search_n_best(s->rules);
+    const beam *from = q->n_listed > 0 ? q->list : q->b;
+    const int64_t n_from = q->n_listed > 0 ? q->n_listed : q->n;
+    if (s->rules->form == RD_LENGTH_SOCKEYE) { /* its beam is in the order of the last step */
+        for (int64_t k = 0; k < q->n; k++) q->b[k].row = k;
+        qsort(q->b, (size_t)q->n, sizeof *q->b, higher_score_first);
+    }
+    for (int64_t k = 0; k < n; k++) {
+        out[k] = (rd_hypothesis){0};
+        if (k >= n_from) continue;
+        RD_TRY(trace_back(s, &from[k], &out[k], st));
+        if (q->odd) out[k].score = NAN;
+    }
+done:
+    return st->code;
+}
+
+/* Does a step have rows for this sentence? */
+static bool is_searched(const search *s, const searched *q)
+{
+    return !q->ended && (s->t < q->limit || s->rules->form != RD_LENGTH_OPENSEQ2SEQ);
+}
+
+rd_code rd_search(rd_arena *a, int64_t n_sentences, const int64_t *limit, int64_t V, int32_t start,
+                  int32_t end, const rd_search_rules *rules, rd_search_step *step, void *ctx,
+                  rd_hypothesis *out, rd_status *st)
+{
+    search s = {.a = a, .rules = rules, .W = width_of(rules), .end = end, .cap_nodes = 1024};
     const int64_t most = n_sentences * s.W;
-    rd_search_best found = {.n = s.W < V - 1 ? s.W : V - 1, .end = end};
-    beam *b, *next;
-    candidate *best;
-    int64_t *n, *parent, *sentence, longest = 0;
+    rd_search_best found = {
+        .n = rd_search_best_n(rules, V), .end = end, .n_barred = rules->n_barred};
+    int64_t *parent, *sentence, longest = 0;
     int32_t *ids;
-    bool *odd; /* [n_sentences] logits were not finite */
+    searched *of;
+    beam *b;
+    s.order_only = rules->unscored && s.W == 1 &&
+                   (rules->form != RD_LENGTH_OPENSEQ2SEQ || rules->length_penalty == 0.0);
+    found.order_only = s.order_only;
+    memcpy(found.barred, rules->barred, sizeof found.barred);
     RD_TRY(rd_arena_get(a, (size_t)s.cap_nodes * sizeof *s.nodes, &s.nodes, st));
-    RD_TRY(rd_arena_zero(a, (size_t)(most + 1) * sizeof *b, &b, st));
-    RD_TRY(rd_arena_get(a, (size_t)(s.W + 1) * sizeof *next, &next, st));
-    RD_TRY(rd_arena_get(a, (size_t)(s.W + 1) * sizeof *best, &best, st));
-    RD_TRY(rd_arena_get(a, (size_t)(n_sentences + 1) * sizeof *n, &n, st));
-    RD_TRY(rd_arena_zero(a, (size_t)(n_sentences + 1) * sizeof *odd, &odd, st));
+    RD_TRY(rd_arena_zero(a, (size_t)(n_sentences + 1) * sizeof *of, &of, st));
+    RD_TRY(rd_arena_zero(a, (size_t)(2 * most + 1) * sizeof *b, &b, st));
+    RD_TRY(rd_arena_get(a, (size_t)(s.W + 1) * sizeof *s.next, &s.next, st));
+    RD_TRY(rd_arena_get(a, (size_t)(s.W + 1) * sizeof *s.words, &s.words, st));
+    RD_TRY(rd_arena_get(a, (size_t)(s.W + 1) * sizeof *s.ends, &s.ends, st));
     RD_TRY(rd_arena_get(a, (size_t)(most + 1) * sizeof *parent, &parent, st));
     RD_TRY(rd_arena_get(a, (size_t)(most + 1) * sizeof *sentence, &sentence, st));
     RD_TRY(rd_arena_get(a, (size_t)(most + 8) * sizeof *ids, &ids, st));
@@ -217,39 +434,38 @@ rd_code rd_search(rd_arena *a, int64_t n_sentences, const int64_t *limit, int64_
     RD_TRY(rd_arena_get(a, (size_t)(most * found.n + 1) * sizeof(float), &found.logp, st));
     RD_TRY(rd_arena_get(a, (size_t)(most + 1) * sizeof(float), &found.end_logp, st));
     for (int64_t i = 0; i < n_sentences; i++) { /* the first hypothesis is empty */
-        n[i] = 1;
-        b[i * s.W] = (beam){.last = -1};
+        of[i] = (searched){.b = b + 2 * i * s.W,
+                           .list = b + (2 * i + 1) * s.W,
+                           .n = 1,
+                           .limit = limit[i],
+                           .ended = limit[i] <= 0};
+        of[i].b[0] = (beam){.last = -1};
         longest = limit[i] > longest ? limit[i] : longest;
     }
     RD_TRY(rd_arena_get(a, (size_t)(longest + 2) * sizeof *s.penalty, &s.penalty, st));
-    for (int64_t i = 0; i < longest + 2; i++)
-        s.penalty[i] = length_penalty == 0.0 ? 1.0 : pow((5.0 + (double)i) / 6.0, length_penalty);
-    for (int64_t t = 0;; t++) {
+    for (int64_t i = 0; i < longest + 2; i++) s.penalty[i] = length_penalty(rules, i);
+    for (;; s.t++) {
         int64_t rows = 0;
         for (int64_t i = 0; i < n_sentences; i++)
-            for (int64_t k = 0; k < n[i] && t < limit[i]; k++) {
-                beam *h = &b[i * s.W + k];
+            for (int64_t k = 0; k < of[i].n && is_searched(&s, &of[i]); k++) {
+                beam *h = &of[i].b[k];
                 if (h->finished) continue;
                 parent[rows] = h->row;
                 sentence[rows] = i;
                 ids[rows] = h->last < 0 ? start : s.nodes[h->last].id;
                 h->row = rows++;
+                if (s.order_only) h->logp = 0.0;
             }
         if (rows == 0) break;
         RD_TRY(step(ctx, rows, ids, parent, sentence, &found, st));
         for (int64_t i = 0; i < rows; i++)
-            if (found.end_logp[i] == -INFINITY) odd[sentence[i]] = true;
-        for (int64_t i = 0; i < n_sentences; i++) {
-            bool running = false;
-            for (int64_t k = 0; k < n[i]; k++) running |= !b[i * s.W + k].finished;
-            if (running && t < limit[i])
-                RD_TRY(extend(&s, b + i * s.W, &n[i], &found, best, next, st));
-        }
+            if (found.end_logp[i] == -INFINITY) of[sentence[i]].odd = true;
+        for (int64_t i = 0; i < n_sentences; i++)
+            if (is_searched(&s, &of[i]))
+                RD_TRY((has_list(rules) ? extend_list : extend_beam)(&s, &of[i], &found, st));
     }
-    for (int64_t i = 0; i < n_sentences; i++) {
-        RD_TRY(trace_back(&s, b + i * s.W, &out[i], st));
-        if (odd[i]) out[i].score = NAN;
-    }
+    for (int64_t i = 0; i < n_sentences; i++)
+        RD_TRY(search_results(&s, &of[i], out + i * rd_search_n_best(rules), st));
 done:
     return st->code;
 }

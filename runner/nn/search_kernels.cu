@@ -19,7 +19,16 @@ struct best_rows {
     float *logp, *end_logp;
     float inv; /* 1 / temperature */
     int32_t end;
+    int32_t barred[RD_MOST_BARRED]; /* tokens that are left out, as the end token is */
 };
+
+static __device__ inline bool left_out(const best_rows &r, int64_t v)
+{
+    bool found = v == r.end;
+#pragma unroll
+    for (int i = 0; i < RD_MOST_BARRED; i++) found = found || v == r.barred[i];
+    return found;
+}
 
 /* A token and its log probability as one number. A better token has a greater number. Of equal log
  * probabilities the lower id has the greater number. The number is never 0. */
@@ -63,7 +72,7 @@ static __device__ inline int search_kernels_gather(const best_rows &r, const flo
         for (int k = 0; k < PER; k++) {
             const int64_t v = v0 + k * THREADS;
             const merit m = merit_of(log_probability(x[k], r.inv, lse), v);
-            if (v >= r.V || v == r.end || m < least) continue;
+            if (v >= r.V || m < least || left_out(r, v)) continue;
             const int at = atomicAdd(count, 1);
             if (at < LISTED) list[at] = m;
         }
@@ -107,7 +116,7 @@ static __global__ void __launch_bounds__(THREADS, 1024 / THREADS) search_best(be
     const rd_softmax_row of = rd_softmax_of_row<THREADS>(l, r.V, r.inv);
     const float lse = __fmaf_rn(of.top, r.inv, logf(of.sum));
     if (threadIdx.x == 0) r.end_logp[row] = log_probability(l[r.end], r.inv, lse);
-    const bool has_token = of.own_best < r.V && of.own_best != r.end;
+    const bool has_token = of.own_best < r.V && !left_out(r, of.own_best);
     const merit own = has_token ? merit_of(log_probability(of.own, r.inv, lse), of.own_best) : 0;
     merit low = bound_of<THREADS>(r.n, own, list, &bound), high = ~(merit)0, at = low;
     int n;
@@ -144,6 +153,8 @@ static rd_code launch_best(rd_backend *be, const rd_search_best *out, int64_t fi
     r.end_logp = out->end_logp;
     r.inv = 1.0f / temperature;
     r.end = out->end;
+    for (int i = 0; i < RD_MOST_BARRED; i++)
+        r.barred[i] = i < out->n_barred ? out->barred[i] : out->end;
     const unsigned blocks = (unsigned)n;
     if (out->n > 100) return RD_LAUNCH(g, st, search_best<1024>, blocks, 1024, 0, r);
     if (V > 4096) return RD_LAUNCH(g, st, search_best<512>, blocks, 512, 0, r);

@@ -35,27 +35,50 @@ void decode_sort(const rd_dataset *d, int64_t *ids, int64_t n)
     free(k);
 }
 
-static int64_t batch_n(int64_t n, int64_t size, int64_t k)
-{
-    const int64_t left = n - k * size;
-    return left < 0 ? 0 : left < size ? left : size;
-}
-
-rd_code decode_batch(rd_run *r, const rd_dataset *d, const int64_t *ids, int64_t n, int64_t size,
-                     int64_t k, rd_batch *b, rd_status *st)
+int64_t decode_cut(const rd_dataset *d, const int64_t *ids, int64_t n, int64_t tokens,
+                   int64_t *begin)
 {
     const rd_dataset_def *def = rd_dataset_def_of(d);
-    const int64_t next = k + r->world->size, n_next = batch_n(n, size, next);
+    int64_t k = 0, used = 0;
+    begin[0] = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t length = def->length ? def->length(rd_dataset_self(d), ids[i]) : 1;
+        if (i > begin[k] && used + length > tokens) {
+            begin[++k] = i;
+            used = 0;
+        }
+        used += length;
+    }
+    begin[k + 1] = n;
+    return n > 0 ? k + 1 : 0;
+}
+
+/* Returns the number of samples of batch k, and their ids in *ids. */
+static int64_t batch_of(const decode_batches *all, int64_t k, const int64_t **ids)
+{
+    const int64_t left = all->n - k * all->size;
+    if (all->begin) {
+        *ids = k < all->n_batches ? all->ids + all->begin[k] : NULL;
+        return k < all->n_batches ? all->begin[k + 1] - all->begin[k] : 0;
+    }
+    *ids = all->ids + k * all->size;
+    return left < 0 ? 0 : left < all->size ? left : all->size;
+}
+
+rd_code decode_batch(rd_run *r, const rd_dataset *d, const decode_batches *all, int64_t k,
+                     rd_batch *b, rd_status *st)
+{
+    const rd_dataset_def *def = rd_dataset_def_of(d);
+    const int64_t *ids, *next, n = batch_of(all, k, &ids),
+                               n_next = batch_of(all, k + r->world->size, &next);
     RD_TRY(run_phase(r, RD_PHASE_EVALUATE, r->progress.step, st));
     /* Only train_eval mode gets here. The other ranks learn of the request where they agree on how
      * this part ended. */
     if (signals_stop()) return rd_fail(st, RD_ESTOP, "stopped on request during an evaluation");
     RD_TRY(device_fresh_batch(r, st));
-    RD_TRY(def->fetch(rd_dataset_self(d), ids + k * size, batch_n(n, size, k), r->batch_arena, b,
-                      st));
+    RD_TRY(def->fetch(rd_dataset_self(d), ids, n, r->batch_arena, b, st));
     b->n_global = b->n;
-    if (def->prepare && n_next > 0)
-        def->prepare(rd_dataset_self(d), ids + next * size, n_next, b->epoch);
+    if (def->prepare && n_next > 0) def->prepare(rd_dataset_self(d), next, n_next, b->epoch);
 done:
     return st->code;
 }
@@ -94,8 +117,9 @@ rd_code decode_one(rd_run *r, const rd_batch *b, const rd_decode_config *c, deco
 {
     rd_decoded *out = NULL;
     rd_tape *t = r->tape;
+    const int64_t n_best = rd_search_n_best(&c->search);
     rd_tape_reset(t, false, false);
-    RD_TRY(rd_arena_zero(rd_tape_arena(t), (size_t)(b->n + 1) * sizeof *out, &out, st));
+    RD_TRY(rd_arena_zero(rd_tape_arena(t), (size_t)(b->n * n_best + 1) * sizeof *out, &out, st));
     if (r->model->decode)
         (void)r->model->decode(r->model_self, t, b, c, out, st);
     else
@@ -106,22 +130,23 @@ rd_code decode_one(rd_run *r, const rd_batch *b, const rd_decode_config *c, deco
     else
         RD_TRY(device_explain(r, "eval_batch_size", r->config.eval_batch_size, st));
     device_report_fallback(r);
-    for (int64_t i = 0; i < b->n; i++) RD_TRY(fn(ctx, b->sample[i], &out[i], st));
+    for (int64_t i = 0; i < b->n; i++) RD_TRY(fn(ctx, b, i, &out[i * n_best], st));
 done:
     return st->code;
 }
 
-rd_code decode_share(rd_run *r, const rd_dataset *d, const int64_t *ids, int64_t n, int64_t size,
+rd_code decode_share(rd_run *r, const rd_dataset *d, const decode_batches *all,
                      const rd_decode_config *c, decode_fn *fn, void *ctx, rd_status *st)
 {
+    const int64_t *ids;
     if (!r->model->decode && !run_is_image(r))
         return rd_fail(
             st, RD_EUSAGE,
             "the model '%s' produces no output for a sample; --mode=eval computes its loss",
             r->model->name);
-    for (int64_t k = r->world->rank; k * size < n; k += r->world->size) {
+    for (int64_t k = r->world->rank; batch_of(all, k, &ids) > 0; k += r->world->size) {
         rd_batch b = {0};
-        RD_TRY(decode_batch(r, d, ids, n, size, k, &b, st));
+        RD_TRY(decode_batch(r, d, all, k, &b, st));
         RD_TRY(decode_one(r, &b, c, fn, ctx, st));
     }
 done:

@@ -48,10 +48,11 @@ static rd_code loss_share(rd_run *r, const int64_t *ids, int64_t n, batch_sums *
                           int64_t *n_mine, eval_result *v, rd_status *st)
 {
     *n_mine = 0;
-    for (int64_t k = r->world->rank; k * r->config.eval_batch_size < n; k += r->world->size) {
+    const decode_batches all = {.ids = ids, .n = n, .size = r->config.eval_batch_size};
+    for (int64_t k = r->world->rank; k * all.size < n; k += r->world->size) {
         rd_batch b = {0};
         rd_loss_out out = {0};
-        RD_TRY(decode_batch(r, r->eval_data, ids, n, r->config.eval_batch_size, k, &b, st));
+        RD_TRY(decode_batch(r, r->eval_data, &all, k, &b, st));
         rd_tape_reset(r->tape, false, false);
         (void)decode_forward(r, &b, &out, st);
         RD_TRY(device_explain(r, "eval_batch_size", r->config.eval_batch_size, st));
@@ -235,9 +236,8 @@ done:
     return st->code;
 }
 
-static rd_code evaluate_score(void *ctx, int64_t id, const rd_decoded *d, rd_status *st)
+static rd_code score_sample(scorer *s, int64_t id, const rd_decoded *d, rd_status *st)
 {
-    scorer *s = ctx;
     int64_t counts[RD_METRIC_COUNTS] = {0};
     rd_tokens hyp = {0};
     rd_arena_reset(s->arena);
@@ -252,6 +252,12 @@ done:
     return st->code;
 }
 
+static rd_code evaluate_score(void *ctx, const rd_batch *b, int64_t i, const rd_decoded *d,
+                              rd_status *st)
+{
+    return score_sample(ctx, b->sample[i], d, st);
+}
+
 /* Removes the samples without a word to translate from ids. Their output is empty, as in infer
  * mode; rank 0 scores it. */
 static rd_code score_blank(scorer *s, int64_t *ids, int64_t *n, rd_status *st)
@@ -263,7 +269,7 @@ static rd_code score_blank(scorer *s, int64_t *ids, int64_t *n, rd_status *st)
         if (!def->blank || !def->blank(rd_dataset_self(s->run->eval_data), ids[i]))
             ids[kept++] = ids[i];
         else if (s->run->world->rank == 0)
-            RD_TRY(evaluate_score(s, ids[i], &nothing, st));
+            RD_TRY(score_sample(s, ids[i], &nothing, st));
     }
     *n = kept;
 done:
@@ -276,8 +282,9 @@ static rd_code score_all(rd_run *r, int64_t *ids, int64_t n, eval_result *out, r
                 .bpe = run_flag(r, "bpe_used", false),
                 .print_unk = run_flag(r, "print_unk", false)};
     rd_decode_config c;
+    rd_search_keys keys;
     rd_dataset_def_of(r->eval_data)->spec(rd_dataset_self(r->eval_data), &s.spec);
-    run_decode_config(r, false, &c);
+    RD_TRY(run_decode_config(r, &c, &keys, st)); /* all ranks have the same keys */
     if (rd_arena_new((size_t)1 << 16, &s.arena, st) == RD_OK && r->config.multi_reference) {
         const int64_t count = rd_dataset_def_of(r->eval_data)->count(rd_dataset_self(r->eval_data));
         s.groups.next = malloc((size_t)(count + 1) * sizeof *s.groups.next);
@@ -289,8 +296,9 @@ static rd_code score_all(rd_run *r, int64_t *ids, int64_t n, eval_result *out, r
     }
     if (st->code == RD_OK) (void)score_blank(&s, ids, &n, st);
     if (st->code == RD_OK)
-        (void)decode_share(r, r->eval_data, ids, n, r->config.eval_batch_size, &c, evaluate_score,
-                           &s, st);
+        (void)decode_share(r, r->eval_data,
+                           &(decode_batches){.ids = ids, .n = n, .size = r->config.eval_batch_size},
+                           &c, evaluate_score, &s, st);
     RD_TRY(run_agree(r, st));
     RD_TRY(rd_comm_sum_i64(r->comm, s.counts, RD_METRIC_COUNTS, st));
     memcpy(out->counts, s.counts, sizeof out->counts);

@@ -12,6 +12,7 @@
 #include "console.h"
 #include "decode.h"
 #include "fault.h"
+#include "infer_format.h"
 #include "pictures.h"
 #include "resume.h"
 #include "run_modes.h"
@@ -107,7 +108,8 @@ static rd_code sink_write(infer_sink *o, const char *p, size_t n, rd_status *st)
 /* ---- one chunk ---- */
 
 typedef struct line_head {
-    int64_t id, bytes; /* bytes -1: the sample's numbers were not finite; there is no text */
+    int64_t id, bytes, words;
+    bool odd; /* the sample's numbers were not finite */
 } line_head;
 
 /* Samples whose numbers were not finite. Rank 0 counts them. */
@@ -115,32 +117,92 @@ typedef struct infer_odd {
     int64_t n, first; /* first: its number, from 1 */
 } infer_odd;
 
+/* What the whole input needs. */
+typedef struct infer_job {
+    infer_sink sink;
+    infer_odd odd;
+    rd_decode_config decode;
+    rd_output_format format;
+    int64_t *ids, *begin; /* owned; [CHUNK + 1] scratch */
+    int64_t words;        /* written so far; rank 0 */
+    int64_t done, all;    /* lines before this chunk; lines of the input, 0: not known */
+    bool watched;         /* a person sees the progress */
+    int64_t begin_ns, shown_ns;
+} infer_job;
+
 typedef struct collector {
-    const rd_dataset *d;
-    bool classes;  /* an id is a class */
-    rd_strbuf out; /* line_head, text, line_head, text ... */
-    rd_strbuf text;
+    rd_run *run;
+    infer_job *job;
+    bool classes;     /* an id is a class */
+    int64_t before;   /* number of lines of earlier blocks of a pipe */
+    int64_t n, n_all; /* samples decoded by this rank; in the whole chunk */
+    infer_text *best; /* owned; [n_best] */
+    rd_strbuf out;    /* line_head, text, line_head, text ... */
+    rd_strbuf text, line;
 } collector;
 
-static rd_code infer_collect(void *ctx, int64_t id, const rd_decoded *d, rd_status *st)
+/* Returns the number of source tokens of a sample, start and end token left out. */
+static int64_t source_tokens(const rd_batch *b, int64_t i)
+{
+    const rd_field *f = rd_batch_field(b, "source");
+    int64_t n = 0;
+    if (!f || f->dtype != RD_I32) return 0;
+    const int32_t *x = f->data;
+    for (int64_t k = f->off[i]; k < f->off[i + 1]; k++) n += x[k] != RD_SOS && x[k] != RD_EOS;
+    return n;
+}
+
+/* Rank 0: shows how far a chunk is, as its own share tells. */
+static void infer_progress(collector *c)
+{
+    infer_job *job = c->job;
+    const int64_t now = rd_now_ns();
+    char a[32], b[32];
+    if (!job->watched || job->all == 0 || now - job->shown_ns < 500000000) return;
+    const int64_t here = c->n * c->run->world->size,
+                  done = job->done + (here < c->n_all ? here : c->n_all);
+    const double seconds = (double)(now - job->begin_ns) * 1e-9;
+    job->shown_ns = now;
+    rd_live(c->run->log, "%s of %s %ss  eta %.0f s", rd_commas((double)done, a),
+            rd_commas((double)job->all, b), c->classes ? "image" : "line",
+            seconds * (double)(job->all - done) / (double)done);
+}
+
+static rd_code infer_collect(void *ctx, const rd_batch *b, int64_t i, const rd_decoded *d,
+                             rd_status *st)
 {
     collector *c = ctx;
-    const rd_dataset_def *def = rd_dataset_def_of(c->d);
+    const rd_dataset *data = c->run->eval_data;
+    const rd_dataset_def *def = rd_dataset_def_of(data);
+    const int64_t n = rd_search_n_best(&c->job->decode.search);
+    infer_line line = {
+        .number = c->before + b->sample[i], .n_source = source_tokens(b, i), .best = c->best};
+    line_head h = {.id = b->sample[i], .odd = !isfinite(d->score)};
     rd_strbuf_reset(&c->text);
-    if (!isfinite(d->score)) {
-        const line_head none = {id, -1};
-        rd_strbuf_add(&c->out, &none, sizeof none);
-        return c->out.failed ? rd_fail(st, RD_EENV, "out of memory for decoded sentences") : RD_OK;
+    rd_strbuf_reset(&c->line);
+    for (int64_t k = 0; k < n && (k == 0 || d[k].ids) && !(k > 0 && h.odd); k++) {
+        const size_t from = c->text.n;
+        if (!h.odd && c->classes)
+            rd_dataset_class_text(data, d[k].ids[0], &c->text);
+        else if (!h.odd && d[k].n > 0)
+            def->text(rd_dataset_self(data), 1, d[k].ids, d[k].n, false, &c->text);
+        c->best[line.n++] = (infer_text){
+            .bytes = c->text.n - from, .n_tokens = h.odd ? 0 : d[k].n, .score = d[k].score};
     }
-    if (c->classes)
-        rd_dataset_class_text(c->d, d->ids[0], &c->text);
-    else
-        def->text(rd_dataset_self(c->d), 1, d->ids, d->n, false, &c->text);
-    const line_head h = {id, (int64_t)c->text.n};
+    const char *at = rd_strbuf_str(&c->text);
+    for (int k = 0; k < line.n; k++) {
+        c->best[k].text = at;
+        at += c->best[k].bytes;
+    }
+    infer_format(c->job->format, &line, &c->line);
+    h.words = infer_words(c->best[0].text, c->best[0].bytes);
+    h.bytes = (int64_t)c->line.n;
     rd_strbuf_add(&c->out, &h, sizeof h);
-    rd_strbuf_add(&c->out, c->text.s ? c->text.s : "", c->text.n);
-    if (c->out.failed || c->text.failed)
+    rd_strbuf_add(&c->out, rd_strbuf_str(&c->line), c->line.n);
+    if (c->out.failed || c->text.failed || c->line.failed)
         return rd_fail(st, RD_EENV, "out of memory for decoded sentences");
+    c->n++;
+    infer_progress(c);
     return RD_OK;
 }
 
@@ -154,11 +216,23 @@ static void add_odd(rd_run *r, infer_odd *odd, int64_t number)
             run_is_image(r) ? "image" : "line", number);
 }
 
-/* Rank 0: writes the lines of ids [first, first + n) in order, from the gathered bytes. before:
- * number of lines of earlier blocks of a pipe. */
-static rd_code write_lines(rd_run *r, infer_sink *o, const char *all, int64_t bytes, int64_t first,
-                           int64_t n, int64_t before, infer_odd *odd, rd_status *st)
+/* Appends the text of a line to be shown on a terminal. It may have several lines. */
+static void add_for_terminal(rd_strbuf *out, const char *text, size_t n)
 {
+    for (const char *end = text + n;;) {
+        const char *lf = memchr(text, '\n', (size_t)(end - text));
+        rd_printable_add(out, text, (size_t)((lf ? lf : end) - text));
+        if (!lf) return;
+        rd_strbuf_puts(out, "\n");
+        text = lf + 1;
+    }
+}
+
+/* Rank 0: writes the lines of ids [first, first + n) in order, from the gathered bytes. */
+static rd_code write_lines(collector *c, const char *all, int64_t bytes, int64_t first, int64_t n,
+                           rd_status *st)
+{
+    infer_job *job = c->job;
     const char **at = calloc((size_t)n + 1, sizeof *at);
     rd_strbuf lines = {0};
     if (!at) return rd_fail(st, RD_EENV, "out of memory for %" PRId64 " lines", n);
@@ -166,73 +240,82 @@ static rd_code write_lines(rd_run *r, infer_sink *o, const char *all, int64_t by
         line_head h;
         memcpy(&h, all + i, sizeof h);
         if (h.id >= first && h.id < first + n) at[h.id - first] = all + i;
-        i += (int64_t)sizeof h + (h.bytes > 0 ? h.bytes : 0);
+        i += (int64_t)sizeof h + h.bytes;
     }
     for (int64_t k = 0; k < n; k++) {
         line_head h = {0};
+        const infer_text nothing = {.text = ""};
+        const infer_line blank = {.number = c->before + first + k, .n = 1, .best = &nothing};
         if (at[k]) memcpy(&h, at[k], sizeof h);
-        if (h.bytes > 0 && o->terminal)
-            rd_printable_add(&lines, at[k] + sizeof h, (size_t)h.bytes);
-        else if (h.bytes > 0)
+        if (!at[k])
+            infer_format(job->format, &blank, &lines);
+        else if (job->sink.terminal)
+            add_for_terminal(&lines, at[k] + sizeof h, (size_t)h.bytes);
+        else
             rd_strbuf_add(&lines, at[k] + sizeof h, (size_t)h.bytes);
-        if (h.bytes < 0) add_odd(r, odd, before + first + k + 1);
+        if (h.odd) add_odd(c->run, &job->odd, c->before + first + k + 1);
+        job->words += h.words;
         rd_strbuf_puts(&lines, "\n");
     }
     if (lines.failed)
         rd_fail(st, RD_EENV, "out of memory for %" PRId64 " lines", n);
     else
-        (void)sink_write(o, lines.s, lines.n, st);
+        (void)sink_write(&job->sink, lines.s, lines.n, st);
     rd_strbuf_release(&lines);
     free(at);
     return st->code;
 }
 
-static rd_code translate_chunk(rd_run *r, infer_sink *o, int64_t first, int64_t n, int64_t before,
-                               infer_odd *odd, int64_t *ids, rd_status *st)
+/* Translates the samples [first, first + n). before: number of lines of earlier blocks of a
+ * pipe. */
+static rd_code translate_chunk(rd_run *r, infer_job *job, int64_t first, int64_t n, int64_t before,
+                               rd_status *st)
 {
-    collector c = {.d = r->eval_data, .classes = !r->model->decode};
-    rd_decode_config dc;
+    collector c = {.run = r, .job = job, .classes = !r->model->decode, .before = before};
     char *all = NULL;
-    int64_t *lens = NULL, bytes = 0, n_ids = 0;
+    int64_t *lens = NULL, bytes = 0;
     const rd_dataset_def *def = rd_dataset_def_of(r->eval_data);
-    run_decode_config(r, true, &dc);
+    decode_batches batches = {.ids = job->ids, .size = r->config.infer_batch_size};
     for (int64_t i = 0; i < n; i++)
         if (!def->blank || !def->blank(rd_dataset_self(r->eval_data), first + i))
-            ids[n_ids++] = first + i;
-    decode_sort(r->eval_data, ids, n_ids);
-    (void)decode_share(r, r->eval_data, ids, n_ids, r->config.infer_batch_size, &dc, infer_collect,
-                       &c, st);
+            job->ids[batches.n++] = first + i;
+    decode_sort(r->eval_data, job->ids, batches.n);
+    if (r->config.infer_batch_tokens > 0) {
+        batches.n_batches = decode_cut(r->eval_data, job->ids, batches.n,
+                                       r->config.infer_batch_tokens, job->begin);
+        batches.begin = job->begin;
+    }
+    c.n_all = batches.n;
+    c.best = malloc((size_t)rd_search_n_best(&job->decode.search) * sizeof *c.best);
+    if (!c.best)
+        rd_fail(st, RD_EENV, "out of memory for decoded sentences");
+    else
+        (void)decode_share(r, r->eval_data, &batches, &job->decode, infer_collect, &c, st);
     RD_TRY(run_agree(r, st));
     RD_TRY(rd_comm_gather(r->comm, c.out.s, (int64_t)c.out.n, &all, &lens, st));
     if (r->world->rank == 0) {
         for (int i = 0; i < r->world->size; i++) bytes += lens[i];
-        (void)write_lines(r, o, all, bytes, first, n, before, odd, st);
+        (void)write_lines(&c, all, bytes, first, n, st);
     }
     (void)run_agree(r, st);
 done:
     free(all);
     free(lens);
+    free(c.best);
     rd_strbuf_release(&c.out);
     rd_strbuf_release(&c.text);
+    rd_strbuf_release(&c.line);
     return st->code;
 }
 
 /* Translates all samples of the dataset. */
-static rd_code translate_all(rd_run *r, infer_sink *o, int64_t n, infer_odd *odd, int64_t *ids,
-                             rd_status *st)
+static rd_code translate_all(rd_run *r, infer_job *job, int64_t n, rd_status *st)
 {
-    const bool watched = console_watched(r);
-    const int64_t begin_ns = rd_now_ns();
-    const char *noun = run_is_image(r) ? "image" : "line";
-    char a[32], b[32];
+    job->all = n;
+    job->watched = console_watched(r);
     for (int64_t first = 0; first < n; first += CHUNK) {
-        RD_TRY(translate_chunk(r, o, first, n - first < CHUNK ? n - first : CHUNK, 0, odd, ids,
-                               st));
-        if (!watched) continue;
-        const double seconds = (double)(rd_now_ns() - begin_ns) * 1e-9;
-        const int64_t done_n = first + CHUNK < n ? first + CHUNK : n;
-        rd_live(r->log, "%s of %s %ss  eta %.0f s", rd_commas((double)done_n, a),
-                rd_commas((double)n, b), noun, seconds * (double)(n - done_n) / (double)done_n);
+        job->done = first;
+        RD_TRY(translate_chunk(r, job, first, n - first < CHUNK ? n - first : CHUNK, 0, st));
     }
     rd_live(r->log, NULL);
 done:
@@ -343,8 +426,7 @@ done:
     return st->code;
 }
 
-static rd_code translate_pipe(rd_run *r, infer_sink *o, int64_t *n, infer_odd *odd, int64_t *ids,
-                              rd_status *st)
+static rd_code translate_pipe(rd_run *r, infer_job *job, int64_t *n, rd_status *st)
 {
     enum { PAUSE_MS = 100 };
     const rd_dataset_def *def = rd_dataset_def_of(r->eval_data);
@@ -369,8 +451,8 @@ static rd_code translate_pipe(rd_run *r, infer_sink *o, int64_t *n, infer_odd *o
         RD_TRY(run_agree(r, st));
         const int64_t lines = bytes > 0 ? def->count(self) : 0;
         for (int64_t first = 0; first < lines; first += CHUNK)
-            RD_TRY(translate_chunk(r, o, first, lines - first < CHUNK ? lines - first : CHUNK, *n,
-                                   odd, ids, st));
+            RD_TRY(translate_chunk(r, job, first, lines - first < CHUNK ? lines - first : CHUNK, *n,
+                                   st));
         *n += lines;
     }
 done:
@@ -398,27 +480,34 @@ static rd_code translate(rd_run *r, bool piped, rd_status *st)
 {
     const rd_dataset_def *def = rd_dataset_def_of(r->eval_data);
     int64_t n = def->count(rd_dataset_self(r->eval_data));
-    const int64_t begin_ns = rd_now_ns();
-    int64_t *ids = malloc(CHUNK * sizeof *ids);
     const char *noun = run_is_image(r) ? "image" : "line";
-    infer_sink o = {0};
-    infer_odd odd = {0};
-    char a[32];
-    if (!ids) rd_fail(st, RD_EENV, "out of memory");
-    if (st->code == RD_OK && r->world->rank == 0) (void)sink_open(&o, r->cli->inference_out, st);
+    infer_job job = {.begin_ns = rd_now_ns()};
+    rd_search_keys keys;
+    char a[32], b[32], words[80] = "";
+    RD_TRY(run_decode_config(r, &job.decode, &keys, st)); /* the same on all ranks */
+    job.format = keys.output_format;
+    job.ids = malloc((CHUNK + 1) * sizeof *job.ids);
+    job.begin = malloc((CHUNK + 1) * sizeof *job.begin);
+    if (!job.ids || !job.begin) rd_fail(st, RD_EENV, "out of memory");
+    if (st->code == RD_OK && r->world->rank == 0)
+        (void)sink_open(&job.sink, r->cli->inference_out, st);
     RD_TRY(run_agree(r, st));
-    if (!ids) goto done; /* all ranks agree on that failure */
-    RD_TRY(piped ? translate_pipe(r, &o, &n, &odd, ids, st)
-                 : translate_all(r, &o, n, &odd, ids, st));
-    if (r->world->rank == 0 && o.to_file) (void)rd_tmpfile_commit(&o.file, st);
+    if (!job.ids || !job.begin) goto done; /* all ranks agree on that failure */
+    RD_TRY(piped ? translate_pipe(r, &job, &n, st) : translate_all(r, &job, n, st));
+    if (r->world->rank == 0 && job.sink.to_file) (void)rd_tmpfile_commit(&job.sink.file, st);
     RD_TRY(run_agree(r, st));
-    rd_info(r->log, "%s %s%s in %.1f s%s%s", rd_commas((double)n, a), noun, RD_S(n),
-            (double)(rd_now_ns() - begin_ns) * 1e-9, o.name ? ", written to " : "",
-            o.name ? o.name : "");
-    RD_TRY(check_odd(r, &odd, n, st));
+    const double seconds = (double)(rd_now_ns() - job.begin_ns) * 1e-9;
+    if (!run_is_image(r) && !piped)
+        (void)snprintf(words, sizeof words, ", %s words, %s words/s",
+                       rd_commas((double)job.words, a),
+                       rd_commas((double)job.words / (seconds > 1e-9 ? seconds : 1e-9), b));
+    rd_info(r->log, "%s %s%s in %.1f s%s%s%s", rd_commas((double)n, a), noun, RD_S(n), seconds,
+            words, job.sink.name ? ", written to " : "", job.sink.name ? job.sink.name : "");
+    RD_TRY(check_odd(r, &job.odd, n, st));
 done:
-    sink_release(&o);
-    free(ids);
+    sink_release(&job.sink);
+    free(job.ids);
+    free(job.begin);
     return st->code;
 }
 

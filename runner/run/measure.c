@@ -24,6 +24,14 @@ static const char *const of_figure[] = {"average_across_timesteps",
 static const char *const of_decoding[] = {"beam_width",     "bpe_used", "decoder_type",
                                           "length_penalty", "metric",   "multi_reference",
                                           "print_unk",      NULL};
+/* Keys of decoding that older manifests lack: they count where the config has them. */
+static const char *const of_search[] = {"bar_unk",
+                                        "length_penalty_const",
+                                        "length_penalty_type",
+                                        "max_length_factor",
+                                        "max_length_offset",
+                                        "min_length",
+                                        NULL};
 
 /* Returns the figure that decides in this run. Its value means nothing. */
 static rd_figure deciding_figure(const rd_run *r)
@@ -57,7 +65,14 @@ json_t *measure_of_best(const rd_run *r)
                           (int)f.higher_is_better, "evaluation data", data),
            *config = meaning_config(r);
     if (m) copy_keys(config, of_figure, m);
-    if (m && r->model->decode && run_flag(r, "eval_bleu", true)) copy_keys(config, of_decoding, m);
+    if (m && r->model->decode && run_flag(r, "eval_bleu", true)) {
+        (void)json_object_set_new(m, "length_penalty",
+                                  json_real(0.0)); /* unless the config has it */
+        copy_keys(config, of_decoding, m);
+        for (int i = 0; of_search[i]; i++)
+            if (rd_config_has(r->keys, of_search[i]))
+                (void)json_object_set(m, of_search[i], json_object_get(config, of_search[i]));
+    }
     json_decref(config);
     return m;
 }

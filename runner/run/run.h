@@ -48,6 +48,7 @@ typedef struct run_config {
     bool has_eval_batch_size;
     int64_t eval_batch_size; /* batch_size where the key is not given */
     int64_t infer_batch_size;
+    int64_t infer_batch_tokens; /* 0: infer_batch_size counts */
     int64_t num_gpus;
     bool has_num_epochs;
     int64_t num_epochs;
@@ -250,8 +251,11 @@ rd_code run_agree(rd_run *r, rd_status *st);
 double run_real(const rd_run *r, const char *key, double dflt);
 bool run_flag(const rd_run *r, const char *key, bool dflt);
 
-/* Reads the keys that control decoding. penalty: use length_penalty. */
-void run_decode_config(const rd_run *r, bool penalty, rd_decode_config *out);
+/* Reads the keys that control decoding in this mode. *keys is what the config says, and *out what
+ * models take. A model that does not decode leaves both zero. RD_EUSAGE: keys that do not fit
+ * together. */
+rd_code run_decode_config(const rd_run *r, rd_decode_config *out, rd_search_keys *keys,
+                          rd_status *st);
 
 /* Is the log folder still the one that rank 0 locked, as this host sees it? */
 bool run_owns_logdir(const rd_run *r);

@@ -44,6 +44,9 @@ static const rd_option run_rows[] = {
                RD_GIVEN(run_config, has_eval_batch_size)),
     RD_OPT_INT(run_config, infer_batch_size, infer_batch_size, "64", 1, 1 << 24,
                "sentences decoded at a time in infer mode; the output does not depend on it"),
+    RD_OPT_INT(run_config, infer_batch_tokens, infer_batch_tokens, "0", 0, 1 << 30,
+               "source tokens decoded at a time in infer mode, in place of infer_batch_size; 0: "
+               "infer_batch_size counts"),
     RD_OPT_INT(run_config, num_gpus, num_gpus, "1", 0, 1 << 20,
                "forced to 1: each rank has one GPU, or one share of the CPU cores"),
     RD_OPT_INT(run_config, num_epochs, num_epochs, NULL, 1, 1e9,

@@ -235,8 +235,9 @@ static void test_search(void **state)
     for (size_t s = 0; s < json_array_size(searches); s++) {
         const json_t *row = json_array_get(searches, s);
         const int64_t width = json_integer_value(json_array_get(row, 0));
-        const rd_decode_config c = {.beam_width = width ? width : 1,
-                                    .length_penalty = json_number_value(json_array_get(row, 1))};
+        const rd_decode_config c = {
+            .search = {.beam_width = width ? width : 1,
+                       .length_penalty = json_number_value(json_array_get(row, 1))}};
         rd_decoded out[MOST_ROWS];
         rd_tape_reset(f->tape, false, false);
         must_do(rd_model_find("seq2seq")->decode(f->model, f->tape, &f->batch, &c, out, &st), &st);

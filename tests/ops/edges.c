@@ -262,7 +262,8 @@ static void test_search(void **state)
     fake f = {0};
     memcpy(f.logit, r->logit, sizeof f.logit);
     rd_arena_new(4096, &a, &st);
-    rd_search(a, 2, r->limit, V, 1, END, r->beam, 0.0, fake_step, &f, out, &st);
+    const rd_search_rules rules = {.beam_width = r->beam};
+    rd_search(a, 2, r->limit, V, 1, END, &rules, fake_step, &f, out, &st);
     must(&st);
     for (int i = 0; i < 2; i++) {
         if (r->want_n[i] >= 0) assert_int_equal(out[i].n, r->want_n[i]);

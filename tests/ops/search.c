@@ -167,8 +167,11 @@ static void test_best(void **state)
           *work = memory((size_t)(ROWS * c->V), sizeof *work);
     int32_t *id = memory((size_t)c->n, sizeof *id);
     double *logp = memory((size_t)c->n, sizeof *logp), end_logp;
-    const rd_search_best out = {c->n, END, memory(n, sizeof(int32_t)), memory(n, sizeof(float)),
-                                memory(FIRST + ROWS, sizeof(float))};
+    const rd_search_best out = {.n = c->n,
+                                .end = END,
+                                .id = memory(n, sizeof(int32_t)),
+                                .logp = memory(n, sizeof(float)),
+                                .end_logp = memory(FIRST + ROWS, sizeof(float))};
     for (int64_t i = 0; i < ROWS * c->V; i++) logits[i] = logit_of(c, i / c->V, i % c->V);
     h_backend(1, false, &be);
 #ifdef RD_CUDA
@@ -340,7 +343,8 @@ static void test_search(void **state)
                .before = memory((size_t)(SENTENCES * c->width), sizeof *m.before)};
     for (int64_t i = 0; i < SENTENCES; i++) limit[i] = i % LONGEST + 1;
     rd_arena_new(4096, &a, &st);
-    rd_search(a, SENTENCES, limit, c->V, 1, END, c->width, c->penalty, model_step, &m, out, &st);
+    const rd_search_rules rules = {.beam_width = c->width, .length_penalty = c->penalty};
+    rd_search(a, SENTENCES, limit, c->V, 1, END, &rules, model_step, &m, out, &st);
     must(&st);
     for (int64_t i = 0; i < SENTENCES; i++) {
         const path want = whole_search(c, (uint32_t)i, limit[i]);
@@ -444,7 +448,7 @@ static void decode(rd_backend *be, rd_params *ps, rd_decoder *d, int32_t ids[N_D
     rd_tape_new(be, ps, &t, &st);
     must(&st);
     rd_decoder_search(t, d, ps, N_DECODED, rd_tape_const(t, memory_rows, N_DECODED, WIDTH), first,
-                      len, 1, 1, 0.0, out, &st);
+                      len, 1, &(rd_search_rules){0}, out, &st);
     must(&st);
     for (int64_t i = 0; i < N_DECODED; i++) {
         n[i] = out[i].n;

@@ -1,0 +1,99 @@
+/* search_options.c -- the keys of decoding, and the rules that they give. */
+#include "rd/search.h"
+#include <inttypes.h>
+
+static const char *const decoder_types[] = {
+    [RD_DECODER_GREEDY] = "greedy", [RD_DECODER_BEAM_SEARCH] = "beam_search", NULL};
+static const char *const forms[] = {[RD_LENGTH_OPENSEQ2SEQ] = "openseq2seq",
+                                    [RD_LENGTH_SOCKEYE] = "sockeye",
+                                    [RD_LENGTH_GNMT] = "gnmt",
+                                    [RD_LENGTH_MARIAN] = "marian",
+                                    [RD_LENGTH_FAIRSEQ] = "fairseq",
+                                    NULL};
+static const char *const formats[] = {
+    [RD_FORMAT_TEXT] = "text", [RD_FORMAT_NBEST] = "nbest", [RD_FORMAT_JSON] = "json", NULL};
+
+#define T rd_search_keys
+static const rd_option rows[] = {
+    RD_OPT_ENUM(T, decoder_type, decoder_type, "\"greedy\"", decoder_types,
+                "beam_search: beam search in eval and infer mode; any other word: greedy",
+                RD_OTHER_WORDS),
+    RD_OPT_INT(T, beam_width, beam_width, "1", 1, 1000, "number of hypotheses of beam search"),
+    RD_OPT_ENUM(T, length_penalty_type, length_penalty_type, "\"openseq2seq\"", forms,
+                "whose score and end of beam search. P: log probability; n: tokens with the end "
+                "token; a: length_penalty; b: length_penalty_const. openseq2seq: P / ((4+n)/6)^a, "
+                "finished hypotheses stay in the beam. sockeye: P / ((b+n)^a/(b+1)^a), the same. "
+                "gnmt: P / ((b+n)/(b+1))^a; fairseq: P / n^a; both until beam_width are finished. "
+                "marian: P / n^a, the beam shrinks"),
+    RD_OPT_REAL(T, length_penalty, length_penalty, NULL, 0, 10,
+                "exponent a of the length penalty. Default: openseq2seq and marian 0, sockeye and "
+                "fairseq 1, gnmt 0.6. With openseq2seq, eval mode uses 0",
+                RD_GIVEN(T, has_length_penalty)),
+    RD_OPT_REAL(T, length_penalty_const, length_penalty_const, NULL, 0, 1000,
+                "constant b of the length penalty. Default: sockeye 0, gnmt 5",
+                RD_GIVEN(T, has_length_penalty_const)),
+    RD_OPT_INT(T, min_length, min_length, "0", 0, 65534,
+               "number of tokens that a translation has at least"),
+    RD_OPT_REAL(T, max_length_factor, max_length_factor, "2", 0, 1000,
+                "a translation of n source tokens has at most max_length_factor * n + "
+                "max_length_offset tokens"),
+    RD_OPT_INT(T, max_length_offset, max_length_offset, "0", 0, 65534,
+               "see max_length_factor; 0 * n + 200 is fairseq's limit"),
+    RD_OPT_BOOL(T, bar_unk, bar_unk, NULL,
+                "decoding never chooses the unknown word, the start token or padding. Default: "
+                "true, but false for seq2seq, as in OpenSeq2Seq",
+                RD_GIVEN(T, has_bar_unk)),
+    RD_OPT_INT(T, nbest, nbest, "1", 1, 1000,
+               "infer mode: number of translations of each line, at most beam_width"),
+    RD_OPT_ENUM(T, output_format, output_format, NULL, formats,
+                "infer mode. text: a line of text; nbest: lines of number ||| text ||| score, with "
+                "numbers from 0; json: an object with scores a line. Default: text, but nbest if "
+                "nbest is not 1",
+                RD_GIVEN(T, has_output_format)),
+    RD_OPT_END,
+};
+#undef T
+const rd_option_group rd_group_search = {"decoding", "Decoding, for models of sentences", rows,
+                                         sizeof(rd_search_keys)};
+
+rd_code rd_search_rules_of(const rd_search_keys *k, bool bars_unk, rd_search_rules *out,
+                           rd_status *st)
+{
+    static const double usual_penalty[] = {[RD_LENGTH_OPENSEQ2SEQ] = 0.0,
+                                           [RD_LENGTH_SOCKEYE] = 1.0,
+                                           [RD_LENGTH_GNMT] = 0.6,
+                                           [RD_LENGTH_MARIAN] = 0.0,
+                                           [RD_LENGTH_FAIRSEQ] = 1.0};
+    enum { UNK = 0, START = 1, PAD = 3 };
+    const rd_length_form form = k->length_penalty_type;
+    const bool beam = k->decoder_type == RD_DECODER_BEAM_SEARCH;
+    *out = (rd_search_rules){.beam_width = beam ? k->beam_width : 1,
+                             .n_best = k->nbest,
+                             .form = form,
+                             .length_penalty = k->has_length_penalty ? k->length_penalty
+                                                                     : usual_penalty[form],
+                             .length_const = k->has_length_penalty_const ? k->length_penalty_const
+                                             : form == RD_LENGTH_GNMT    ? 5.0
+                                                                         : 0.0,
+                             .min_length = k->min_length,
+                             .max_length_factor = k->max_length_factor,
+                             .max_length_offset = k->max_length_offset};
+    if (form == RD_LENGTH_OPENSEQ2SEQ && !beam) out->length_penalty = 0.0;
+    if (k->has_bar_unk ? k->bar_unk : bars_unk)
+        for (int i = 0; i < 3; i++)
+            out->barred[out->n_barred++] = (const int32_t[]){UNK, START, PAD}[i];
+    if (k->max_length_factor == 0.0 && k->max_length_offset == 0)
+        return rd_fail(st, RD_EUSAGE,
+                       "max_length_factor and max_length_offset are both 0, so each translation is "
+                       "empty; give one of them");
+    if (k->nbest > out->beam_width)
+        return rd_fail(st, RD_EUSAGE,
+                       "nbest %" PRId64 " needs a beam that is as wide, but beam_width is %" PRId64
+                       "; add --beam_width=%" PRId64,
+                       k->nbest, out->beam_width, k->nbest);
+    if (k->nbest > 1 && k->has_output_format && k->output_format == RD_FORMAT_TEXT)
+        return rd_fail(st, RD_EUSAGE,
+                       "nbest %" PRId64 " needs output_format nbest or json, but it is text",
+                       k->nbest);
+    return RD_OK;
+}
