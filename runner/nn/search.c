@@ -326,6 +326,8 @@ static bool list_is_final(const search *s, const searched *q)
 static rd_code extend_list(search *s, searched *q, const rd_search_best *rows, rd_status *st)
 {
     const bool shrinks = s->rules->form == RD_LENGTH_MARIAN;
+    /* Does an end token take one of the W places? */
+    const bool ends_count = s->rules->form != RD_LENGTH_GNMT;
     const int64_t W = shrinks ? s->W - q->n_listed : s->W;
     int64_t n_words = 0, n_ends = 0, taken = 0;
     for (int64_t k = 0; k < q->n; k++) {
@@ -339,8 +341,7 @@ static rd_code extend_list(search *s, searched *q, const rd_search_best *rows, r
         }
     }
     for (int64_t i = 0; i < n_ends; i++) {
-        int64_t better = s->rules->form == RD_LENGTH_GNMT ? 0
-                                                          : i; /* what takes a place before it */
+        int64_t better = ends_count ? i : 0;
         for (int64_t k = 0; k < n_words; k++) better += beats(&s->words[k], &s->ends[i]);
         if (better >= W) break;
         put_on_list(s, q, &s->ends[i]);
