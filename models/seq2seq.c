@@ -336,8 +336,10 @@ static rd_code seq2seq_decode(void *self, rd_tape *t, const rd_batch *b, const r
     seq2seq *m = self;
     rd_arena *a = rd_tape_arena(t);
     const rd_field *sf = rd_batch_field(b, "source");
-    int64_t *same, max_len;
+    int64_t *same, *at, max_len;
+    int32_t *id;
     const int64_t *first, *len;
+    rd_token_sets sets;
     if (b->n == 0) return RD_OK;
     if (!sf) return rd_fail(st, RD_EBUG, "model seq2seq got a batch without source");
     RD_TRY(rd_arena_get(a, (size_t)b->n * sizeof *same, &same, st));
@@ -345,8 +347,12 @@ static rd_code seq2seq_decode(void *self, rd_tape *t, const rd_batch *b, const r
     rd_var *memory = rd_encoder_apply(t, &m->enc, b->n, sf->data, sf->off, b->sample, 0, same,
                                       &first, &len, &max_len);
     RD_TRY(rd_tape_check(t, st));
-    RD_TRY(rd_decoder_search(t, &m->dec, m->ps, b->n, memory, first, len, max_len, &c->search, out,
-                             st));
+    if (c->shortlist) {
+        RD_TRY(rd_shortlist_sets(c->shortlist, b->n, sf->data, sf->off, a, &at, &id, st));
+        sets = (rd_token_sets){at, id};
+    }
+    RD_TRY(rd_decoder_search(t, &m->dec, m->ps, b->n, memory, first, len, max_len, &c->search,
+                             c->shortlist ? &sets : NULL, out, st));
 done:
     return st->code;
 }

@@ -46,6 +46,7 @@ static void run_release(rd_run *r)
     if (r->model_self) r->model->destroy(r->model_self);
     rd_params_free(r->params);
     device_close(r);
+    rd_shortlist_free(r->shortlist);
     rd_dataset_free(r->train_data);
     rd_dataset_free(r->eval_data);
     rd_strbuf_release(&r->notices);

@@ -7,6 +7,7 @@
 
 #include "rd/data.h"
 #include "rd/search.h"
+#include "rd/shortlist.h"
 #include "rd/tape.h"
 
 RD_C_BEGIN
@@ -52,6 +53,7 @@ typedef struct rd_loss_out {
 /* How to decode. All zero: greedy search. */
 typedef struct rd_decode_config {
     rd_search_rules search;
+    const rd_shortlist *shortlist; /* borrowed; NULL: all target words */
 } rd_decode_config;
 
 /* One decoded target of a sample; see rd_search for images, too: their class is its one token. */

@@ -118,13 +118,35 @@ rd_var *rd_decoder_apply(rd_tape *t, rd_decoder *d, const rd_packing *p, uint64_
                          const int32_t *ids, rd_var *memory, const int64_t *first,
                          const int64_t *len);
 
+/* ---- decoding ---- */
+/* The table that makes logits from the last vector of a decoder. */
+typedef struct rd_output_table {
+    const float *w;
+    bool rows;         /* w is (V, X), as an embedding is; else (X, V) */
+    const float *bias; /* [V]; NULL: none */
+    int64_t X, V;
+    float temperature; /* divides the logits */
+} rd_output_table;
+/* Logits of the tokens that a sentence may have, and of no others. CPU alone. */
+typedef struct rd_short_output rd_short_output;
+/* Makes it for n sentences and at most `most` rows of a step. Each set has the end token. *out is
+ * memory of the arena; all arguments are borrowed for its life. */
+rd_code rd_short_output_new(rd_arena *a, rd_backend *be, const rd_output_table *t, int64_t n,
+                            const rd_token_sets *sets, int64_t most, rd_short_output **out,
+                            rd_status *st);
+/* Does the end of an rd_search_step: fills rows [0, n) of `best` from x (n, X). A row's numbers
+ * depend on its sentence alone, not on the batch or the threads. */
+rd_code rd_short_output_best(rd_short_output *s, int64_t n, const float *x, const int64_t *sentence,
+                             const rd_search_best *best, rd_status *st);
 /* Decodes n sentences with rd_search. memory, first, len and max_len come from rd_encoder_apply.
- * Sentence s has at most rd_search_limit(rules, len[s]) tokens. out[n * rd_search_n_best(rules)]:
- * memory of the tape's arena. With a GPU only the best tokens of each step are downloaded, and
- * beam_width is at most RD_SEARCH_WIDEST: else RD_EUSAGE. */
+ * Sentence s has at most rd_search_limit(rules, len[s]) tokens. sets: the tokens of each sentence;
+ * NULL: all. out[n * rd_search_n_best(rules)]: memory of the tape's arena. With a GPU only the best
+ * tokens of each step are downloaded, beam_width is at most RD_SEARCH_WIDEST, and sets is NULL:
+ * else RD_EUSAGE. */
 rd_code rd_decoder_search(rd_tape *t, rd_decoder *d, rd_params *ps, int64_t n, rd_var *memory,
                           const int64_t *first, const int64_t *len, int64_t max_len,
-                          const rd_search_rules *rules, rd_hypothesis *out, rd_status *st);
+                          const rd_search_rules *rules, const rd_token_sets *sets,
+                          rd_hypothesis *out, rd_status *st);
 
 RD_C_END
 #endif

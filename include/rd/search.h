@@ -73,7 +73,8 @@ typedef struct rd_search_keys {
     rd_decoder_type decoder_type;
     rd_length_form length_penalty_type;
     int64_t beam_width, min_length, max_length_offset;
-    int64_t nbest;
+    int64_t nbest, shortlist_k;
+    const char *shortlist_file; /* NULL or "": none */
     rd_output_format output_format;
     double length_penalty, length_penalty_const, max_length_factor;
     bool has_length_penalty, has_length_penalty_const, bar_unk, has_bar_unk, has_output_format;
@@ -108,6 +109,12 @@ typedef struct rd_search_best {
 /* Fills rows [first, first + n) of out from their logits [n, V]. Destroys the logits. */
 void rd_search_best_rows(const rd_search_best *out, int64_t first, int64_t n, int64_t V,
                          float *logits);
+
+/* The tokens that sentences may have: those of sentence i are id[at[i] .. at[i + 1]), ascending. */
+typedef struct rd_token_sets {
+    const int64_t *at;
+    const int32_t *id;
+} rd_token_sets;
 
 /* Computes one step of n hypotheses and fills rows [0, n) of out. Row i continues row parent[i] of
  * the previous call, for sentence sentence[i], with token ids[i]. The first call ignores parent.

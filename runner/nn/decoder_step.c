@@ -33,10 +33,11 @@ typedef struct stepper {
     unsigned char *host_rows;   /* step_rows in host memory */
     unsigned char *kernel_rows; /* the copy that kernels read */
     float *x, *y, *z, *tc, *m, *qp, *al, *logits;
-    int64_t block;      /* number of rows that the buffer of logits holds */
-    int32_t *found;     /* the buffer of the results that kernels write: id, logp, end_logp */
-    unsigned char *got; /* the copy of that buffer in host memory */
-    bool started;       /* the first step is done */
+    int64_t block;        /* number of rows that the buffer of logits holds */
+    int32_t *found;       /* the buffer of the results that kernels write: id, logp, end_logp */
+    unsigned char *got;   /* the copy of that buffer in host memory */
+    bool started;         /* the first step is done */
+    rd_short_output *few; /* logits of a shortlist; NULL: of all tokens */
 } stepper;
 
 enum { START = 1, END = 2 }; /* token ids */
@@ -144,9 +145,10 @@ static const rd_search_kernels *const search_kernels[RD_BACKENDS] = {
     [RD_CPU] = &cpu_search, [RD_GPU] = RD_GPU_ENTRY(&rd_cuda_search)};
 
 /* Finds the best tokens of n rows. x: the factor of W_out. */
-static rd_code find_best(stepper *s, int64_t n, const float *x, const rd_search_best *out,
-                         rd_status *st)
+static rd_code find_best(stepper *s, int64_t n, const float *x, const int64_t *sentence,
+                         const rd_search_best *out, rd_status *st)
 {
+    if (s->few) return rd_short_output_best(s->few, n, x, sentence, out, st);
     const rd_decoder *d = s->d;
     const int64_t V = d->V;
     const size_t each = (size_t)(n * out->n) * sizeof(float), ends = (size_t)n * sizeof(float);
@@ -201,7 +203,7 @@ static rd_code decoder_step(void *ctx, int64_t n, const int32_t *ids, const int6
             RD_TRY(rd_attention_step(&s->at, n, 0, cur, s->qp, s->al, s->now.ctx, NULL, 0, 0, st));
     }
     s->started = true;
-    RD_TRY(find_best(s, n, d->style == RD_DEC_WRAPPED ? s->now.ctx : cur, out, st));
+    RD_TRY(find_best(s, n, d->style == RD_DEC_WRAPPED ? s->now.ctx : cur, sentence, out, st));
 done:
     return st->code;
 }
@@ -242,14 +244,16 @@ static rd_code decoder_step_allocate(stepper *s, rd_arena *a, rd_arena *dev, int
     RD_TRY(rd_arena_get(dev, (size_t)most * ROW_BYTES, &s->kernel_rows, st));
     RD_TRY(rd_arena_get(dev, bytes, &s->found, st));
     RD_TRY(rd_arena_get(a, bytes, &s->got, st));
-    RD_TRY(rd_arena_get(dev, (size_t)(s->block * d->V) * sizeof(float), &s->logits, st));
+    if (!s->few)
+        RD_TRY(rd_arena_get(dev, (size_t)(s->block * d->V) * sizeof(float), &s->logits, st));
 done:
     return st->code;
 }
 
 rd_code rd_decoder_search(rd_tape *t, rd_decoder *d, rd_params *ps, int64_t n, rd_var *memory,
                           const int64_t *first, const int64_t *len, int64_t max_len,
-                          const rd_search_rules *rules, rd_hypothesis *out, rd_status *st)
+                          const rd_search_rules *rules, const rd_token_sets *sets,
+                          rd_hypothesis *out, rd_status *st)
 {
     rd_arena *a = rd_tape_arena(t), *dev = rd_tape_device_arena(t), *own = NULL, *scratch = dev;
     rd_backend *be = rd_tape_backend(t);
@@ -263,6 +267,9 @@ rd_code rd_decoder_search(rd_tape *t, rd_decoder *d, rd_params *ps, int64_t n, r
                        "beam_width %" PRId64 "; a GPU takes %" PRId64
                        ": make it smaller, or set \"device\": \"cpu\"",
                        width, on->widest);
+    if (sets && rd_backend_kind_of(be) != RD_CPU)
+        return rd_fail(st, RD_EUSAGE,
+                       "shortlist_file works on CPUs; remove it, or set \"device\": \"cpu\"");
     if (dev == a) { /* a second arena, because each step frees its scratch memory */
         RD_TRY(rd_arena_new((size_t)1 << 20, &own, st));
         scratch = own;
@@ -299,6 +306,11 @@ rd_code rd_decoder_search(rd_tape *t, rd_decoder *d, rd_params *ps, int64_t n, r
         RD_TRY(rd_cell_init(&s->cell[l], L->l.cell, &L->l.shape, be, ps, scratch, w, L->n_w, st));
     }
     RD_TRY(rd_tape_check(t, st));
+    if (sets) {
+        const rd_output_table table = {
+            .w = s->W_out->v, .X = s->W_out->rows, .V = d->V, .temperature = d->temperature};
+        RD_TRY(rd_short_output_new(a, be, &table, n, sets, n * width, &s->few, st));
+    }
     RD_TRY(decoder_step_allocate(s, a, dev, n * width + RD_SLACK_ROWS, max_len,
                                  rd_search_best_n(rules, d->V), st));
     RD_TRY(rd_attention_begin(&s->at, dev, st));

@@ -43,6 +43,12 @@ static const rd_option rows[] = {
                 "decoding never chooses the unknown word, the start token or padding. Default: "
                 "true, but false for seq2seq, as in OpenSeq2Seq",
                 RD_GIVEN(T, has_bar_unk)),
+    RD_OPT_PATH(T, shortlist_file, shortlist_file, NULL,
+                "a lexicon: lines of source word, TAB, target word, TAB, probability or its "
+                "logarithm. Decoding chooses among the target words of a sentence's source words, "
+                "which is faster with a large vocabulary. On CPUs"),
+    RD_OPT_INT(T, shortlist_k, shortlist_k, "200", 1, 100000,
+               "with shortlist_file: number of target words of a source word, the best ones"),
     RD_OPT_INT(T, nbest, nbest, "1", 1, 1000,
                "infer mode: number of translations of each line, at most beam_width"),
     RD_OPT_ENUM(T, output_format, output_format, NULL, formats,
@@ -53,7 +59,7 @@ static const rd_option rows[] = {
     RD_OPT_END,
 };
 #undef T
-const rd_option_group rd_group_search = {"decoding", "Decoding, for models of sentences", rows,
+const rd_option_group rd_group_search = {"decoding", "translating: search, lengths, output", rows,
                                          sizeof(rd_search_keys)};
 
 rd_code rd_search_rules_of(const rd_search_keys *k, bool bars_unk, rd_search_rules *out,

@@ -11,6 +11,58 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* Collective. Reads the shortlist of the two vocabularies. */
+static rd_code decode_shortlist(rd_run *r, const rd_dataset *d, const rd_search_keys *k,
+                                rd_status *st)
+{
+    rd_data_spec spec = {0};
+    uint64_t mine = 0, first;
+    char a[32], b[32];
+    rd_dataset_def_of(d)->spec(rd_dataset_self(d), &spec);
+    if (!spec.src_vocab || !spec.tgt_vocab)
+        rd_fail(st, RD_EUSAGE, "shortlist_file needs data with vocabularies of words");
+    else if (rd_shortlist_new(k->shortlist_file, spec.src_vocab, spec.tgt_vocab, k->shortlist_k,
+                              &r->shortlist, st) == RD_OK)
+        mine = rd_shortlist_hash(r->shortlist);
+    RD_TRY(run_agree(r, st));
+    first = mine;
+    RD_TRY(rd_comm_bcast(r->comm, &first, sizeof first, 0, st));
+    if (first != mine)
+        rd_fail(st, RD_EDATA,
+                "'%s' has other contents on rank %d than on rank 0; give all hosts "
+                "the same file",
+                k->shortlist_file, r->world->rank);
+    RD_TRY(run_agree(r, st));
+    rd_info(r->log, "shortlist: %s pairs of words from %s, %s of unknown words left out",
+            rd_commas((double)rd_shortlist_pairs(r->shortlist), a), k->shortlist_file,
+            rd_commas((double)rd_shortlist_unknown(r->shortlist), b));
+done:
+    return st->code;
+}
+
+rd_code decode_config(rd_run *r, const rd_dataset *d, rd_decode_config *out, rd_search_keys *keys,
+                      rd_status *st)
+{
+    const bool infer = r->mode == RD_MODE_INFER;
+    memset(out, 0, sizeof *out);
+    memset(keys, 0, sizeof *keys);
+    if (!r->model->decode) return RD_OK;
+    /* All ranks have the same keys, and fail alike. */
+    RD_TRY(rd_config_read(r->keys, &rd_group_search, r->mode, keys, st));
+    if (!infer) keys->nbest = 1;
+    RD_TRY(rd_search_rules_of(keys, r->model->bars_unk, &out->search, st));
+    if (!infer && keys->length_penalty_type == RD_LENGTH_OPENSEQ2SEQ)
+        out->search.length_penalty = 0.0; /* as the original did */
+    if (!keys->has_output_format && keys->nbest > 1) keys->output_format = RD_FORMAT_NBEST;
+    out->search.unscored = !infer || keys->output_format == RD_FORMAT_TEXT;
+    if (keys->shortlist_file && keys->shortlist_file[0] && !r->shortlist)
+        RD_TRY(decode_shortlist(r, d, keys, st));
+    out->shortlist = r->shortlist;
+done:
+    return st->code;
+}
 
 typedef struct keyed {
     int64_t id, length;

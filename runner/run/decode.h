@@ -6,6 +6,12 @@
 
 #include "run.h"
 
+/* Collective. Reads the keys that control decoding in this mode, and the shortlist when it is first
+ * needed. *keys is what the config says, and *out what models take. A model that does not decode
+ * leaves both zero. RD_EUSAGE: keys that do not fit together. */
+rd_code decode_config(rd_run *r, const rd_dataset *d, rd_decode_config *out, rd_search_keys *keys,
+                      rd_status *st);
+
 /* Sorts ids by length, longest first, then by id. */
 void decode_sort(const rd_dataset *d, int64_t *ids, int64_t n);
 

@@ -284,7 +284,7 @@ static rd_code score_all(rd_run *r, int64_t *ids, int64_t n, eval_result *out, r
     rd_decode_config c;
     rd_search_keys keys;
     rd_dataset_def_of(r->eval_data)->spec(rd_dataset_self(r->eval_data), &s.spec);
-    RD_TRY(run_decode_config(r, &c, &keys, st)); /* all ranks have the same keys */
+    RD_TRY(decode_config(r, r->eval_data, &c, &keys, st));
     if (rd_arena_new((size_t)1 << 16, &s.arena, st) == RD_OK && r->config.multi_reference) {
         const int64_t count = rd_dataset_def_of(r->eval_data)->count(rd_dataset_self(r->eval_data));
         s.groups.next = malloc((size_t)(count + 1) * sizeof *s.groups.next);

@@ -484,7 +484,7 @@ static rd_code translate(rd_run *r, bool piped, rd_status *st)
     infer_job job = {.begin_ns = rd_now_ns()};
     rd_search_keys keys;
     char a[32], b[32], words[80] = "";
-    RD_TRY(run_decode_config(r, &job.decode, &keys, st)); /* the same on all ranks */
+    RD_TRY(decode_config(r, r->eval_data, &job.decode, &keys, st));
     job.format = keys.output_format;
     job.ids = malloc((CHUNK + 1) * sizeof *job.ids);
     job.begin = malloc((CHUNK + 1) * sizeof *job.begin);

@@ -31,6 +31,8 @@ static const char *const of_search[] = {"bar_unk",
                                         "max_length_factor",
                                         "max_length_offset",
                                         "min_length",
+                                        "shortlist_file",
+                                        "shortlist_k",
                                         NULL};
 
 /* Returns the figure that decides in this run. Its value means nothing. */

@@ -227,6 +227,7 @@ struct rd_run {
     rd_optim *optim;    /* NULL: nothing is trained */
     exchange *exchange; /* NULL: nothing is trained */
     const rd_metric_def *metric;
+    rd_shortlist *shortlist; /* owned; NULL: none, or not read yet */
 
     /* state */
     run_progress progress;
@@ -250,12 +251,6 @@ rd_code run_agree(rd_run *r, rd_status *st);
 /* Values of keys of other groups, in effect; `dflt` where a key has none. */
 double run_real(const rd_run *r, const char *key, double dflt);
 bool run_flag(const rd_run *r, const char *key, bool dflt);
-
-/* Reads the keys that control decoding in this mode. *keys is what the config says, and *out what
- * models take. A model that does not decode leaves both zero. RD_EUSAGE: keys that do not fit
- * together. */
-rd_code run_decode_config(const rd_run *r, rd_decode_config *out, rd_search_keys *keys,
-                          rd_status *st);
 
 /* Is the log folder still the one that rank 0 locked, as this host sees it? */
 bool run_owns_logdir(const rd_run *r);

@@ -24,24 +24,6 @@ bool run_flag(const rd_run *r, const char *key, bool dflt)
     return json_is_boolean(v) ? json_is_true(v) : dflt;
 }
 
-rd_code run_decode_config(const rd_run *r, rd_decode_config *out, rd_search_keys *keys,
-                          rd_status *st)
-{
-    const bool infer = r->mode == RD_MODE_INFER;
-    memset(out, 0, sizeof *out);
-    memset(keys, 0, sizeof *keys);
-    if (!r->model->decode) return RD_OK;
-    RD_TRY(rd_config_read(r->keys, &rd_group_search, r->mode, keys, st));
-    if (!infer) keys->nbest = 1;
-    RD_TRY(rd_search_rules_of(keys, r->model->bars_unk, &out->search, st));
-    if (!infer && keys->length_penalty_type == RD_LENGTH_OPENSEQ2SEQ)
-        out->search.length_penalty = 0.0; /* as the original did */
-    if (!keys->has_output_format && keys->nbest > 1) keys->output_format = RD_FORMAT_NBEST;
-    out->search.unscored = !infer || keys->output_format == RD_FORMAT_TEXT;
-done:
-    return st->code;
-}
-
 double run_peak_bytes(void)
 {
     struct rusage u;

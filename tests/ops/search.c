@@ -448,7 +448,7 @@ static void decode(rd_backend *be, rd_params *ps, rd_decoder *d, int32_t ids[N_D
     rd_tape_new(be, ps, &t, &st);
     must(&st);
     rd_decoder_search(t, d, ps, N_DECODED, rd_tape_const(t, memory_rows, N_DECODED, WIDTH), first,
-                      len, 1, &(rd_search_rules){0}, out, &st);
+                      len, 1, &(rd_search_rules){0}, NULL, out, &st);
     must(&st);
     for (int64_t i = 0; i < N_DECODED; i++) {
         n[i] = out[i].n;

@@ -1,0 +1,192 @@
+/* short_output.c -- the logits of a shortlist: those of the tokens that a sentence may have.
+ *
+ * Each sentence has its own list of tokens, so its logits do not depend on its neighbours. A union
+ * over the batch would be most of the vocabulary. The rows of a sentence share the reads of its
+ * part of the table: that is what a step waits for. Each logit is a sum in one fixed order. */
+#include "rd/nn.h"
+#include <string.h>
+
+/* Consecutive rows of one sentence. */
+typedef struct short_group {
+    int64_t row, n, sentence;
+    int64_t unit; /* number of pairs of tokens of the groups before */
+} short_group;
+
+struct rd_short_output {
+    rd_backend *be;
+    rd_output_table t;
+    const rd_token_sets *sets;
+    const float *table; /* rows of X numbers */
+    const int32_t *at;  /* row of the table for each element of sets->id; NULL: the id is the row */
+    int64_t widest;     /* tokens of the longest list */
+    float *logits;      /* [most, widest] */
+    short_group *group; /* [most] groups of the present step */
+    int64_t n_groups;
+};
+
+/* Copies the columns of w (X, V) that a list has, as rows. */
+static rd_code short_gather(rd_short_output *s, rd_arena *a, int64_t n_ids, rd_status *st)
+{
+    const int64_t V = s->t.V, X = s->t.X;
+    int32_t *row, *at, *column;
+    float *table;
+    int64_t n = 0;
+    RD_TRY(rd_arena_get(a, (size_t)(V + 1) * sizeof *row, &row, st));
+    RD_TRY(rd_arena_get(a, (size_t)(V + 1) * sizeof *column, &column, st));
+    RD_TRY(rd_arena_get(a, (size_t)(n_ids + 1) * sizeof *at, &at, st));
+    memset(row, 0, (size_t)V * sizeof *row);
+    for (int64_t i = 0; i < n_ids; i++) row[s->sets->id[i]] = 1;
+    for (int64_t v = 0; v < V; v++)
+        if (row[v]) {
+            column[n] = (int32_t)v;
+            row[v] = (int32_t)n++;
+        }
+    for (int64_t i = 0; i < n_ids; i++) at[i] = row[s->sets->id[i]];
+    RD_TRY(rd_arena_get(a, (size_t)(n * X + 1) * sizeof *table, &table, st));
+    enum { SIDE = 16 }; /* of a block: one cache line in each direction */
+    for (int64_t j0 = 0; j0 < n; j0 += SIDE)
+        for (int64_t k0 = 0; k0 < X; k0 += SIDE)
+            for (int64_t j = j0; j < n && j < j0 + SIDE; j++)
+                for (int64_t k = k0; k < X && k < k0 + SIDE; k++)
+                    table[j * X + k] = s->t.w[k * V + column[j]];
+    s->table = table;
+    s->at = at;
+done:
+    return st->code;
+}
+
+rd_code rd_short_output_new(rd_arena *a, rd_backend *be, const rd_output_table *t, int64_t n,
+                            const rd_token_sets *sets, int64_t most, rd_short_output **out,
+                            rd_status *st)
+{
+    rd_short_output *s;
+    RD_TRY(rd_arena_zero(a, sizeof *s, &s, st));
+    *s = (rd_short_output){.be = be, .t = *t, .sets = sets, .table = t->w};
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t len = sets->at[i + 1] - sets->at[i];
+        s->widest = len > s->widest ? len : s->widest;
+        for (int64_t k = sets->at[i]; k < sets->at[i + 1]; k++)
+            if (sets->id[k] < 0 || sets->id[k] >= t->V)
+                return rd_fail(st, RD_EBUG, "a shortlist has a token that is not in the table");
+    }
+    if (!t->rows) RD_TRY(short_gather(s, a, n > 0 ? sets->at[n] : 0, st));
+    RD_TRY(rd_arena_get(a, (size_t)(most * s->widest + 1) * sizeof *s->logits, &s->logits, st));
+    RD_TRY(rd_arena_get(a, (size_t)(most + 1) * sizeof *s->group, &s->group, st));
+    *out = s;
+done:
+    return st->code;
+}
+
+/* Computes the products of two vectors of the table with two rows of x. */
+static void short_dots(int64_t X, const float *restrict w0, const float *restrict w1,
+                       const float *restrict x0, const float *restrict x1, float out[4])
+{
+    float a = 0.0f, b = 0.0f, c = 0.0f, d = 0.0f;
+#pragma omp simd reduction(+ : a, b, c, d)
+    for (int64_t k = 0; k < X; k++) {
+        a += w0[k] * x0[k];
+        b += w1[k] * x0[k];
+        c += w0[k] * x1[k];
+        d += w1[k] * x1[k];
+    }
+    out[0] = a;
+    out[1] = b;
+    out[2] = c;
+    out[3] = d;
+}
+
+typedef struct short_job {
+    rd_short_output *s;
+    const float *x;
+    const rd_search_best *best;
+} short_job;
+
+/* Computes the logits of token pairs [lo, hi) of all groups. A last single token is its own
+ * neighbour, and so is a last single row: each logit is computed by the same function. */
+static void short_pairs(void *ctx, int64_t lo, int64_t hi)
+{
+    const short_job *j = ctx;
+    rd_short_output *s = j->s;
+    const int64_t X = s->t.X;
+    int64_t g = 0;
+    while (g + 1 < s->n_groups && s->group[g + 1].unit <= lo) g++;
+    for (int64_t u = lo; u < hi; u++) {
+        while (g + 1 < s->n_groups && s->group[g + 1].unit <= u) g++;
+        const short_group *q = &s->group[g];
+        const int64_t first = s->sets->at[q->sentence], len = s->sets->at[q->sentence + 1] - first,
+                      k0 = 2 * (u - q->unit), k1 = k0 + 1 < len ? k0 + 1 : k0;
+        const int32_t id0 = s->sets->id[first + k0], id1 = s->sets->id[first + k1];
+        const float *w0 = s->table + (s->at ? s->at[first + k0] : id0) * X,
+                    *w1 = s->table + (s->at ? s->at[first + k1] : id1) * X;
+        const float b0 = s->t.bias ? s->t.bias[id0] : 0.0f, b1 = s->t.bias ? s->t.bias[id1] : 0.0f;
+        for (int64_t i = 0; i < q->n; i += 2) {
+            const int64_t r0 = q->row + i, r1 = i + 1 < q->n ? r0 + 1 : r0;
+            float d[4], *l0 = s->logits + r0 * s->widest, *l1 = s->logits + r1 * s->widest;
+            short_dots(X, w0, w1, j->x + r0 * X, j->x + r1 * X, d);
+            l0[k0] = (d[0] + b0) / s->t.temperature;
+            l0[k1] = (d[1] + b1) / s->t.temperature;
+            l1[k0] = (d[2] + b0) / s->t.temperature;
+            l1[k1] = (d[3] + b1) / s->t.temperature;
+        }
+    }
+}
+
+/* Returns the place of a token in a list, or -1. */
+static int64_t short_place(const int32_t *id, int64_t n, int32_t token)
+{
+    int64_t lo = 0, hi = n;
+    while (lo < hi) {
+        const int64_t mid = lo + (hi - lo) / 2;
+        if (id[mid] < token)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < n && id[lo] == token ? lo : -1;
+}
+
+/* Finds the best tokens of the rows of groups [lo, hi), as places of a list, and then their ids. */
+static void short_best(void *ctx, int64_t lo, int64_t hi)
+{
+    const short_job *j = ctx;
+    rd_short_output *s = j->s;
+    for (int64_t g = lo; g < hi; g++) {
+        const short_group *q = &s->group[g];
+        const int32_t *id = s->sets->id + s->sets->at[q->sentence];
+        const int64_t len = s->sets->at[q->sentence + 1] - s->sets->at[q->sentence];
+        rd_search_best own = *j->best;
+        own.end = (int32_t)short_place(id, len, j->best->end);
+        own.n_barred = 0;
+        for (int i = 0; i < j->best->n_barred; i++) {
+            const int64_t at = short_place(id, len, j->best->barred[i]);
+            if (at >= 0) own.barred[own.n_barred++] = (int32_t)at;
+        }
+        for (int64_t r = q->row; r < q->row + q->n; r++) {
+            rd_search_best_rows(&own, r, 1, len, s->logits + r * s->widest);
+            for (int64_t k = r * own.n; k < (r + 1) * own.n; k++)
+                if (own.id[k] >= 0) own.id[k] = id[own.id[k]];
+        }
+    }
+}
+
+rd_code rd_short_output_best(rd_short_output *s, int64_t n, const float *x, const int64_t *sentence,
+                             const rd_search_best *best, rd_status *st)
+{
+    short_job j = {s, x, best};
+    int64_t units = 0;
+    s->n_groups = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (i > 0 && sentence[i] == sentence[i - 1]) {
+            s->group[s->n_groups - 1].n++;
+            continue;
+        }
+        const int64_t at = s->sets->at[sentence[i]], len = s->sets->at[sentence[i] + 1] - at;
+        if (short_place(s->sets->id + at, len, best->end) < 0)
+            return rd_fail(st, RD_EBUG, "the shortlist of a sentence lacks the end token");
+        s->group[s->n_groups++] = (short_group){i, 1, sentence[i], units};
+        units += (len + 1) / 2;
+    }
+    rd_parallel(s->be, units, 64, short_pairs, &j);
+    rd_parallel(s->be, s->n_groups, 1, short_best, &j);
+    return st->code;
+}

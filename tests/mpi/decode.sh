@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# decode.sh -- tests the output of infer mode: text, n-best lists and JSON lines are the same bytes for every batch,
+# number of threads and number of ranks. Limits of length and barred tokens act. tests/run sets PROG and MPIRUN.
+. "$(dirname "$0")/../support/toy.sh"
+work=$(mktemp -d "${TMPDIR:-/tmp}/decode.XXXXXX") || exit 2
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 2
+toy 300 61
+awk 'NR % 17 == 0 { print "" } { print }' data/test.src > in.txt
+infer() { # np, arguments
+    ranks "$1" "$PROG" --config_file=toy.json --logdir=one --mode=infer --input=in.txt "${@:2}" 2> err.txt
+}
+expect "training" 0 "" ranks 1 "$PROG" --config_file=toy.json --logdir=one --max_steps=120
+
+greedy="--set decoder_type=greedy"
+original="--beam_width=4 --set length_penalty=1.0 --nbest=3 --output_format=json"
+sockeye="--beam_width=4 --set length_penalty_type=sockeye --nbest=4"
+gnmt="--beam_width=4 --set length_penalty_type=gnmt --nbest=2 --output_format=json"
+marian="--beam_width=4 --set length_penalty_type=marian --set length_penalty=0.6 --set bar_unk=true"
+fairseq="--beam_width=4 --set length_penalty_type=fairseq --nbest=4 --set min_length=3"
+for name in greedy original sockeye gnmt marian fairseq; do
+    # shellcheck disable=SC2086 # $name holds the name of several words
+    {
+        infer 1 ${!name} > $name.want
+        infer 1 ${!name} --set infer_batch_size=1 > $name.1
+        infer 1 ${!name} --set infer_batch_size=7 --set threads=2 > $name.2
+        infer 2 ${!name} --set infer_batch_tokens=40 > $name.3
+        infer 3 ${!name} --set infer_batch_size=5 > $name.4
+        infer 1 ${!name} --input=- < in.txt > $name.5
+    }
+    expect "$name: there is output" 0 "a" cat $name.want
+    for i in 1 2 3 4 5; do expect "$name: the same bytes ($i)" 0 "" cmp $name.want $name.$i; done
+done
+for a in greedy original sockeye gnmt marian; do
+    expect "$a differs from fairseq" 1 "" cmp -s $a.want fairseq.want
+done
+
+# The best of a list is the text, the numbers count lines from 0, and scores fall.
+# shellcheck disable=SC2086
+infer 1 $sockeye --nbest=1 --output_format=text > text.txt
+expect "an empty line is an empty line" 0 "^$(grep -n '^$' in.txt | tr '\n' ' ')$" sh -c "grep -n '^$' text.txt | tr '\n' ' '"
+awk -F ' [|][|][|] ' '!($1 in seen) { seen[$1] = 1; print $2 }' sockeye.want > first.txt
+expect "the first of each list" 0 "" cmp text.txt first.txt
+expect "numbers and scores" 0 "^64 lines, 0 wrong, at most 4$" awk -F ' [|][|][|] ' '
+    NF != 3 || $3 !~ /^-?[0-9]+[.][0-9][0-9][0-9][0-9]$/ { wrong++ }
+    NR > 1 && $1 == at && $3 + 0 > score { wrong++ }
+    NR > 1 && $1 != at && $1 != at + 1 { wrong++ }
+    { at = $1; score = $3 + 0; if (++n[$1] > most) most = n[$1] }
+    END { print at + 1 " lines, " wrong + 0 " wrong, at most " most }' sockeye.want
+expect "JSON has a line for each line" 0 '^{"line":63,"text":"[a-f ]*","score":-[0-9.]*,"tokens":[0-9]*,"source_tokens":[0-9]*,"nbest":\[' \
+    tail -n 1 gnmt.want
+expect "of an empty line" 0 '^{"line":16,"text":"","score":0.0000,"tokens":0,"source_tokens":0}$' sed -n 17p gnmt.want
+if "$RD_PYTHON" -c "" 2> /dev/null; then
+    expect "JSON is read by another program" 0 "^64 64 2$" "$RD_PYTHON" -c '
+import json
+rows = [json.loads(line) for line in open("gnmt.want")]
+ok = [r for r in rows if "nbest" not in r or r["nbest"][0]["text"] == r["text"]]
+print(len(rows), len(ok), max(len(r.get("nbest", [])) for r in rows))'
+else
+    skipped=$((skipped + 1))
+fi
+
+# Lengths: of the words of a translation.
+words() { awk '$0 != "" && (!n++ || NF < low) { low = NF } NF > high { high = NF } END { print low, high }' "$1"; }
+infer 1 --set min_length=6 > min.txt
+expect "min_length" 0 "^6 " words min.txt
+infer 1 --set max_length_factor=0 --set max_length_offset=2 > max.txt
+expect "max_length_offset" 0 " 2$" words max.txt
+# shellcheck disable=SC2086
+infer 1 $fairseq --nbest=1 --set min_length=9 --set max_length_factor=0 --set max_length_offset=9 > exact.txt
+expect "both, in a beam" 0 "^9 9$" words exact.txt
+
+# Half of the target words are unknown.
+printf '%s\n' a b c > data/few.txt
+few() {
+    ranks 1 "$PROG" --config_file=toy.json --logdir=few --set tgt_vocab_file=data/few.txt --set max_unknown=1 \
+        --set print_unk=true "$@" 2> err.txt
+}
+expect "training with unknown words" 0 "" few --max_steps=60
+few --mode=infer > unk.txt
+few --mode=infer --beam_width=3 --set bar_unk=true > barred.txt
+expect "unknown words are words" 0 "<UNK>" cat unk.txt
+expect "unless they are barred" 1 "" grep -q UNK barred.txt
+expect "and a word takes their place" 0 "" grep -q "[abc]" barred.txt
+
+wrong() { infer 1 "$@" || { status=$?; cat err.txt; return $status; }; }
+expect "a list of greedy search" 2 "nbest 3 needs a beam that is as wide, but beam_width is 1; add --beam_width=3" wrong --nbest=3
+expect "a list as text" 2 "nbest 2 needs output_format nbest or json" wrong --nbest=2 --beam_width=2 --output_format=text
+expect "an unknown form" 2 "output_format" wrong --output_format=xml
+expect "no length" 2 "both 0" wrong --set max_length_factor=0
+expect "the speed is printed" 0 "64 lines in .*, [0-9,]* words, [0-9,]* words/s" sh -c "$(printf '%q ' "$PROG") \
+    --config_file=toy.json --logdir=one --mode=infer --input=in.txt 2>&1 > out.txt"
+summary
