@@ -169,6 +169,15 @@ static const struct bad {
     {"char: an escape of UTF-8", BYTES("#run_dist characters 1\n\\x41\n"), ":2: not one"},
     {"char: twice", BYTES("#run_dist characters 1\na\na\n"), ":3: the characters are not sorted"},
     {"char: not sorted", BYTES("#run_dist characters 1\nb\na\n"), ":3: the characters are not"},
+    {"bpe: an empty file", BYTES(""), "is empty"},
+    {"bpe: another file", BYTES("a b\n"), "does not begin with '#version: 0.2'"},
+    {"bpe: version 0.1", BYTES("#version: 0.1\na b\n"), "does not begin with '#version: 0.2'"},
+    {"bpe: one symbol", BYTES("#version: 0.2\na b\nab\n"), ":3: not two symbols"},
+    {"bpe: three symbols", BYTES("#version: 0.2\na b c\n"), ":2: not two symbols"},
+    {"bpe: two spaces", BYTES("#version: 0.2\na  b\n"), ":2: not two symbols"},
+    {"bpe: an empty line", BYTES("#version: 0.2\n\na b\n"), ":2: not two symbols"},
+    {"bpe: no left symbol", BYTES("#version: 0.2\n b\n"), ":2: not two symbols"},
+    {"bpe: not UTF-8", BYTES("#version: 0.2\na b\nc \xFF\n"), ":3: invalid UTF-8"},
 };
 
 static void check_bad(void **state)
