@@ -1,8 +1,8 @@
 /* seq2seq.c -- OpenSeq2Seq's sequence-to-sequence models of January 2018: a recurrent encoder and
  * an attention decoder. The keys and their defaults are those of the original. The parts are in
  * nn.h. */
+#include "sequence_keys.h"
 #include "rd/cell.h"
-#include "rd/model.h"
 #include "rd/nn.h"
 #include <inttypes.h>
 #include <math.h>
@@ -117,11 +117,8 @@ static const rd_option rows[] = {
     RD_OPT_REAL(T, init_scale, init_scale, NULL, 0, 100,
                 "kernels and embeddings start uniform in (-init_scale, init_scale) instead of "
                 "Glorot"),
-    RD_OPT_BOOL(T, average_across_timesteps, average_across_timesteps, "false",
-                "the loss is the mean over target tokens instead of the mean over sentences of "
-                "sums over time"),
-    RD_OPT_BOOL(T, pad_vocabs_to_eight, pad_vocabs_to_eight, "false",
-                "rounds both vocabulary sizes up to a multiple of 8"),
+    RD_AVERAGE_ROW(T),
+    RD_PAD_ROW(T),
     RD_OPT_END,
 };
 #undef T

@@ -98,6 +98,43 @@ done:
     return st->code;
 }
 
+/* Is one of these keys, separated by spaces, in the config? */
+static bool any_set(const rd_config *c, const char *keys)
+{
+    char name[64];
+    for (const char *s = keys; s && *s; s += strspn(s, " ")) {
+        const size_t n = strcspn(s, " ");
+        (void)snprintf(name, sizeof name, "%.*s", (int)n, s);
+        if (rd_config_has(c, name)) return true;
+        s += n;
+    }
+    return false;
+}
+
+/* Puts the values that the model gives to keys. All conditions are those of the config as the user
+ * wrote it. */
+static rd_code model_keys(rd_config *c, rd_status *st)
+{
+    enum { MOST = 64 };
+    const char *name = json_string_value(rd_config_get(c, "model"));
+    const rd_model_def *m = name ? rd_model_find(name) : NULL;
+    bool use[MOST] = {false};
+    char source[96];
+    if (!m || !m->keys) return RD_OK;
+    (void)snprintf(source, sizeof source, "model %.80s", m->name);
+    for (int i = 0; i < MOST && m->keys[i].key; i++)
+        use[i] = !rd_config_has(c, m->keys[i].key) && !any_set(c, m->keys[i].unless);
+    for (int i = 0; i < MOST && m->keys[i].key; i++) {
+        json_t *v = use[i] ? json_loads(m->keys[i].value, JSON_DECODE_ANY, NULL) : NULL;
+        if (use[i] && !v)
+            return rd_fail(st, RD_EBUG, "model %s: the value of '%s' is not JSON", m->name,
+                           m->keys[i].key);
+        if (v) RD_TRY(rd_config_put(c, m->keys[i].key, v, source, st));
+    }
+done:
+    return st->code;
+}
+
 static rd_code bench_flags(rd_config *c, const rd_cli *cli, rd_strbuf *notices, rd_status *st)
 {
     RD_TRY(rd_cli_bench_put(cli, c, notices, st));
@@ -172,6 +209,7 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
             (void)bench_flags(*out, cli, &notices, st);
         if (st->code == RD_OK) (void)known_names(*out, st);
         if (st->code == RD_OK) (void)first_rate(*out, st);
+        if (st->code == RD_OK) (void)model_keys(*out, st);
         if (st->code == RD_OK) (void)beam_search(*out, cli, note, st);
         if (st->code == RD_OK) (void)check_owners(*out, &notices, st);
     }

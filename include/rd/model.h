@@ -59,11 +59,20 @@ typedef struct rd_decode_config {
 /* One decoded target of a sample; see rd_search for images, too: their class is its one token. */
 typedef rd_hypothesis rd_decoded;
 
+/* A value that a model gives to a key that the config does not set. */
+typedef struct rd_model_key {
+    const char *key;
+    const char *value;  /* JSON text */
+    const char *unless; /* keys, separated by spaces: the value needs that none of them is set */
+} rd_model_key;
+
 typedef struct rd_model_def {
     const char *name, *about;
     /* Keys that other models may read too, and keys that only this model reads. NULL: none. */
     const rd_option_group *group, *own;
     bool bars_unk; /* the key bar_unk is true unless the config has it */
+    /* Values of this model, ended by a NULL key: its sizes and its usual training. NULL: none. */
+    const rd_model_key *keys;
     const char *default_dataset;
     int64_t usual_batch; /* samples per rank in bench mode if the user gives none */
     /* In bench mode, unless the user says otherwise: the synthetic images (a name of bench_data;

@@ -161,8 +161,9 @@ rd_var *rd_op_residual(rd_tape *t, const rd_residual *a, rd_var *x, rd_var *z);
 typedef enum rd_sinusoid {
     RD_SINUSOID_PAIRS,  /* Vaswani et al. 2017: sin, cos, sin, cos of p 10000^(-2 i / d) */
     RD_SINUSOID_HALVES, /* Sockeye: the same angles, all sines and then all cosines */
-    RD_SINUSOID_T2T     /* tensor2tensor, fairseq, Marian: all sines and then all cosines; the angle
+    RD_SINUSOID_T2T,    /* tensor2tensor, fairseq, Marian: all sines and then all cosines; the angle
                          * is p 10000^(-i / (d / 2 - 1)); the last column of an odd d is 0 */
+    RD_SINUSOID_NONE    /* zeros: the op only scales */
 } rd_sinusoid;
 typedef struct rd_positions {
     rd_sinusoid layout;

@@ -48,27 +48,35 @@ static const char *chosen_of(const rd_option_owner *owners, int n, const char *k
     return NULL;
 }
 
+/* Appends names as "a, b or c". */
+static void join_names(const char *const *name, int n, char *out, size_t used, size_t cap)
+{
+    for (int i = 0; i < n && used < cap; i++)
+        used += (size_t)snprintf(out + used, cap - used, "%s%s",
+                                 i == 0       ? ""
+                                 : i + 1 == n ? " or "
+                                              : ", ",
+                                 name[i]);
+}
+
 /* "optimizer lars, momentum or nesterov", or "the models of group image_model". */
 static void name_owners(const rd_option_owner *owners, int n, const char *kind, const char *key,
                         char *out, size_t cap)
 {
-    const rd_option_owner *at[NAMED_OWNERS] = {NULL};
-    int found = 0;
-    for (int i = 0; i < n; i++)
-        if (!strcmp(owners[i].kind, kind) && owned_row(&owners[i], key) && found++ < NAMED_OWNERS)
-            at[found - 1] = &owners[i];
-    if (found > NAMED_OWNERS) {
-        const int g = row_of(at[0]->group[0], key) ? 0 : 1;
-        snprintf(out, cap, "the %ss of group %s", kind, at[0]->group[g]->name);
-        return;
+    const char *name[NAMED_OWNERS] = {NULL}, *group[NAMED_OWNERS] = {NULL};
+    int found = 0, n_groups = 0;
+    for (int i = 0; i < n; i++) {
+        if (strcmp(owners[i].kind, kind) != 0 || !owned_row(&owners[i], key)) continue;
+        const char *g = owners[i].group[row_of(owners[i].group[0], key) ? 0 : 1]->name;
+        bool seen = false;
+        for (int k = 0; k < n_groups; k++) seen |= strcmp(group[k], g) == 0;
+        if (!seen && n_groups < NAMED_OWNERS) group[n_groups++] = g;
+        if (found++ < NAMED_OWNERS) name[found - 1] = owners[i].name;
     }
-    size_t used = (size_t)snprintf(out, cap, "%s ", kind);
-    for (int i = 0; i < found && used < cap; i++)
-        used += (size_t)snprintf(out + used, cap - used, "%s%s",
-                                 i == 0           ? ""
-                                 : i + 1 == found ? " or "
-                                                  : ", ",
-                                 at[i]->name);
+    const bool by_group = found > NAMED_OWNERS;
+    const size_t used = by_group ? (size_t)snprintf(out, cap, "the %ss of group ", kind)
+                                 : (size_t)snprintf(out, cap, "%s ", kind);
+    join_names(by_group ? group : name, by_group ? n_groups : found, out, used, cap);
 }
 
 /* Returns an owner that reads the key, of a kind of which another one is chosen; NULL: nothing is

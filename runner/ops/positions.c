@@ -10,7 +10,7 @@ static rd_code positions_infer(rd_call *c, rd_status *st)
 {
     const rd_positions *a = c->attr;
     const rd_var *x = c->in[0];
-    if (x->cols % 2 != 0 && a->layout != RD_SINUSOID_T2T)
+    if (x->cols % 2 != 0 && a->layout < RD_SINUSOID_T2T)
         return rd_fail(st, RD_EBUG,
                        "positions: %" PRId64 " columns are odd, which this layout does not allow",
                        x->cols);

@@ -1,8 +1,9 @@
-/* seq2seq.c -- compares the model seq2seq with PyTorch in float64.
+/* seq2seq.c -- compares the models of sentence pairs, seq2seq and transformer, with PyTorch in
+ * float64.
  *
- * The cases are every legal cell x encoder x attention. Compared are the loss, gradients, ten Adam
- * updates, greedy and beam search. README.md of this folder describes the cases and how they were
- * made. With RD_TEST_DEVICE=cuda all runs on a GPU.
+ * The cases of seq2seq are every legal cell x encoder x attention, those of transformer its forms.
+ * Compared are the loss, gradients, ten Adam updates, greedy and beam search. README.md of this
+ * folder describes the cases and how they were made. With RD_TEST_DEVICE=cuda all runs on a GPU.
  *
  * Tolerances:
  *   losses       1e-5 relative: float32 PyTorch is within 1e-7 of float64; run_dist sums in another
@@ -23,13 +24,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FOLDER "tests/golden/seq2seq"
+#define FOLDER "tests/golden"
 enum { MOST_CASES = 200, MOST_ROWS = 16 };
 
 typedef struct fixture {
     rd_npz *z;
     json_t *info;
     rd_config *config;
+    const rd_model_def *def;
     rd_params *ps;
     rd_backend *be, *device; /* device: NULL if be computes */
     rd_tape *tape;
@@ -96,13 +98,15 @@ static fixture *open_case(const char *name)
     must_do(rd_config_new(name, conf->data, conf->bytes, groups, rd_option_groups(groups), true,
                           &f->config, &st),
             &st);
+    f->def = rd_model_find(json_string_value(rd_config_get(f->config, "model")));
+    assert_non_null(f->def);
     must_do(rd_params_new(&f->ps, &st), &st);
     must_do(rd_backend_cpu_new(1, false, &f->be, &st), &st);
     rd_data_spec spec = {.src_vocab_size = (int64_t)info_number(f, "src_vocab_size"),
                          .tgt_vocab_size = (int64_t)info_number(f, "tgt_vocab_size")};
     rd_log *log;
     must_do(rd_log_new(0, "test", stdout, &log, &st), &st);
-    const rd_model_args args = {.def = rd_model_find("seq2seq"),
+    const rd_model_args args = {.def = f->def,
                                 .config = f->config,
                                 .mode = RD_MODE_TRAIN,
                                 .data = &spec,
@@ -110,7 +114,7 @@ static fixture *open_case(const char *name)
                                 .params = f->ps,
                                 .backend = f->be,
                                 .log = log};
-    must_do(rd_model_find("seq2seq")->create(&args, &f->model, &st), &st);
+    must_do(f->def->create(&args, &f->model, &st), &st);
     rd_log_free(log);
     must_do(rd_params_seal(f->ps, 1, NAN, &st), &st);
     set_params(f, 1.0);
@@ -131,7 +135,7 @@ static fixture *open_case(const char *name)
 static void close_case(fixture *f)
 {
     rd_tape_free(f->tape);
-    rd_model_find("seq2seq")->destroy(f->model);
+    f->def->destroy(f->model);
     rd_backend_free(f->device);
     rd_backend_free(f->be);
     rd_params_free(f->ps);
@@ -154,7 +158,7 @@ static rd_loss_out forward_backward(fixture *f)
     memset(test_grads(f->ps), 0, (size_t)rd_params_span(f->ps) * sizeof(float));
     rd_params_touch_grads(f->ps);
     rd_tape_reset(f->tape, true, true);
-    must_do(rd_model_find("seq2seq")->loss(f->model, f->tape, &f->batch, &out, &st), &st);
+    must_do(f->def->loss(f->model, f->tape, &f->batch, &out, &st), &st);
     must_do(rd_tape_backward(f->tape, out.loss, &st), &st);
     return out;
 }
@@ -190,10 +194,11 @@ static void test_adam(void **state)
     fixture *f = open_case(*state);
     rd_status st = {0};
     rd_optim *o;
-    const rd_optim_config c = {.optimizer = "adam", .loss_scale = 1.0};
+    rd_optim_config c;
     const rd_array *losses = member(f->z, "adam_loss");
     const double *want = losses->data, *sum = member(f->z, "adam_sum")->data,
                  *sumsq = member(f->z, "adam_sumsq")->data;
+    must_do(rd_optim_read(f->config, RD_MODE_TRAIN, &c, &st), &st);
     must_do(rd_optim_new(&c, f->ps, 1, &o, &st), &st);
     for (int64_t i = 0; i < losses->dim[0]; i++) {
         const rd_loss_out out = forward_backward(f);
@@ -226,6 +231,7 @@ static void test_search(void **state)
 {
     fixture *f = open_case(*state);
     rd_status st = {0};
+    if (!f->def->decode) skip();
     const json_t *searches = json_object_get(f->info, "decode_searches");
     const int32_t *ids = member(f->z, "decode_ids")->data;
     const int64_t *off = member(f->z, "decode_off")->data;
@@ -240,7 +246,7 @@ static void test_search(void **state)
                        .length_penalty = json_number_value(json_array_get(row, 1))}};
         rd_decoded out[MOST_ROWS];
         rd_tape_reset(f->tape, false, false);
-        must_do(rd_model_find("seq2seq")->decode(f->model, f->tape, &f->batch, &c, out, &st), &st);
+        must_do(f->def->decode(f->model, f->tape, &f->batch, &c, out, &st), &st);
         for (int64_t i = 0; i < n; i++) {
             const int64_t piece = (int64_t)s * n + i, len = off[piece + 1] - off[piece];
             if (out[i].n != len ||
@@ -260,24 +266,34 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static void make_tests(test_list *l)
+/* Adds the files of a folder. Returns their number. */
+static int list_cases(const char *folder, char (*name)[128])
 {
-    static char title[3 * MOST_CASES][128], name[MOST_CASES][128];
-    const char *names[MOST_CASES];
-    int n = 0, k = 0;
-    DIR *d = opendir(FOLDER);
+    int n = 0;
+    char path[256];
+    snprintf(path, sizeof path, FOLDER "/%s", folder);
+    DIR *d = opendir(path);
     for (struct dirent *e; d && (e = readdir(d));)
         if (strlen(e->d_name) > 4 && strcmp(e->d_name + strlen(e->d_name) - 4, ".npz") == 0 &&
-            n < MOST_CASES) {
-            snprintf(name[n], sizeof name[n], "%.127s", e->d_name);
-            names[n] = name[n];
-            n++;
-        }
+            n < MOST_CASES)
+            snprintf(name[n++], sizeof *name, "%s/%.100s", folder, e->d_name);
     if (d) closedir(d);
-    if (n < 60) {
+    return n;
+}
+
+static void make_tests(test_list *l)
+{
+    static char title[6 * MOST_CASES][160], name[2 * MOST_CASES][128];
+    const char *names[2 * MOST_CASES];
+    const int n_seq2seq = list_cases("seq2seq", name),
+              n = n_seq2seq + list_cases("transformer", name + n_seq2seq);
+    int k = 0;
+    for (int i = 0; i < n; i++) names[i] = name[i];
+    if (n_seq2seq < 60 || n - n_seq2seq < 8) {
         fprintf(stderr,
-                "%s holds %d cases, at least 60 are expected; run from the project's folder\n",
-                FOLDER, n);
+                "%s holds %d and %d cases, at least 60 and 8 are expected; run from the project's "
+                "folder\n",
+                FOLDER, n_seq2seq, n - n_seq2seq);
         exit(1);
     }
     qsort(names, (size_t)n, sizeof *names, by_name);
@@ -289,7 +305,7 @@ static void make_tests(test_list *l)
                  {"greedy and beam search", test_search}};
     for (int i = 0; i < n; i++)
         for (int w = 0; w < 3; w++, k++) {
-            snprintf(title[k], sizeof title[k], "%.80s: %s", names[i], kinds[w].what);
+            snprintf(title[k], sizeof title[k], "%.100s: %s", names[i], kinds[w].what);
             add_test(l, title[k], kinds[w].fn, names[i]);
         }
 }

@@ -2,7 +2,7 @@
 # on_gpu.sh -- the tests that are for either backend, on the GPU's: ops against references in double, golden values, optimizers. On
 # the emulator the ops once more with blocks and threads in other orders, and networks of images with CASES=all. Run by tests/run, which sets BUILD.
 # timeout: 600
-# needs: ops/* golden/images golden/optim golden/seq2seq unit/optim_step
+# needs: ops/* golden/images golden/optim golden/seq2seq golden/transformer unit/optim_step
 build=$PWD/${BUILD:-build/cuda}
 log=$(mktemp "${TMPDIR:-/tmp}/on_gpu.XXXXXX") || exit 2
 trap 'rm -f "$log"' EXIT
@@ -35,7 +35,7 @@ on_gpu lstm "$build/tests/gpu/lstm"
 export RD_TEST_DEVICE=cuda
 images=tests/golden/images.c
 [ ! -e "$build/tests/support/emulated/blocks_emulated.cc.o" ] || [ "${CASES:-}" = all ] || images= # a minute there
-for t in tests/ops/*.c $images tests/golden/optim.c tests/golden/seq2seq.c tests/unit/optim_step.c; do
+for t in tests/ops/*.c $images tests/golden/optim.c tests/golden/seq2seq.c tests/golden/transformer.c tests/unit/optim_step.c; do
     on_gpu "${t%.c}" "$build/${t%.c}"
 done
 [ -n "$images" ] || on_gpu "tests/golden/images of 16 bits" env RD_TEST_ONLY='16 bits: *' "$build/tests/golden/images"

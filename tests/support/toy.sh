@@ -3,6 +3,7 @@
 #
 #   toy 400 60            writes data/{train,dev,test}.{src,tgt} (400 training sentences, 60 each in dev and
 #                         test), data/vocab.txt and toy.json into the current folder
+#   toy_transformer 400 60   the same data; toy.json is a Transformer
 #   ranks 2 PROG ARGS     runs PROG under mpirun with two ranks (1: without mpirun)
 #   expect "name" STATUS "text" COMMAND...    counts a passed test if the command ends with STATUS and, when
 #                         text is not "", prints text (a regular expression)
@@ -61,6 +62,13 @@ toy() {
     "print_samples": false, "histogram_frequency": 0, "threads": 1
 }
 END
+}
+
+toy_transformer() {
+    toy "$1" "$2"
+    sed -i -e '/encoder_type/,/attention_type/d' -e '/learning_rate/d' -e 's/"print_samples"/"optimizer": "Adam", &/' toy.json
+    sed -i -e 's/"batch_size"/"model": "transformer", "encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "n_heads": 2,\
+    "ff_dim": 32, "dropout_embedding": 0.1, "learning_rate": 0.005, "warmup_steps": 50, "seed": 5, &/' toy.json
 }
 
 ranks() { # np, program and arguments

@@ -21,6 +21,7 @@ static void positions_columns(rd_sinusoid layout, int64_t d, double *rate, uint8
     }
     /* The column behind the pairs is sin(0). */
     if (d % 2 != 0) rate[d - 1] = 0.0, cosine[d - 1] = 0;
+    for (int64_t k = 0; k < d && layout == RD_SINUSOID_NONE; k++) rate[k] = 0.0, cosine[k] = 0;
 }
 
 rd_code rd_position_list(rd_call *c, rd_position_table *out, rd_status *st)

@@ -1,0 +1,137 @@
+/* transformer_layers.h -- the layers of Transformers (Vaswani et al. 2017), for translation and for
+ * language models: embeddings with positions, attention, feed-forward, stacks.
+ *
+ * A part declares its parameters once, with rd_tf_*_add, and borrows them from the rd_params of
+ * that call. rd_tf_*_apply records the part on a tape and returns NULL after a failure of the tape
+ * (rd_tape_check). Rows are stored sentence after sentence, without padding. Nothing here is
+ * collective. */
+#ifndef RD_TRANSFORMER_LAYERS_H
+#define RD_TRANSFORMER_LAYERS_H
+
+#include "rd/nn.h"
+
+RD_C_BEGIN
+
+/* ---- rows ---- */
+/* The rows of a batch, and what the ops ask of each row. */
+typedef struct rd_tf_rows {
+    int64_t n;                 /* number of sentences */
+    int64_t N;                 /* number of rows */
+    const int64_t *first;      /* [n] first row of each sentence */
+    const int64_t *len;        /* [n] number of rows of each sentence */
+    const int64_t *sample;     /* [n] global sample ids */
+    const int64_t *row_sample; /* [N] global sample id of each row */
+    const int64_t *position;   /* [N] position of each row in its sentence, from 0 */
+} rd_tf_rows;
+/* Lists the rows of n sentences. len and sample: [n], borrowed. *out is memory of the arena. */
+rd_code rd_tf_rows_list(rd_arena *a, int64_t n, const int64_t *len, const int64_t *sample,
+                        rd_tf_rows *out, rd_status *st);
+
+/* ---- sizes and forms ---- */
+/* How matrices start. All are uniform in (-b, b), except the embeddings of RD_TF_FAIRSEQ. */
+typedef enum rd_tf_init {
+    /* b = sqrt(6 / (inputs + outputs)) of each stored matrix, also where it holds several; a table
+     * of embeddings that is no output matrix: b = 0.07. */
+    RD_TF_SOCKEYE,
+    /* b = sqrt(6 / (inputs + outputs)) of each square part of a matrix that holds several;
+     * embeddings: b = sqrt(3 / d). */
+    RD_TF_MARIAN,
+    /* As sockeye; embeddings: normal with standard deviation 1 / sqrt(d). */
+    RD_TF_FAIRSEQ
+} rd_tf_init;
+
+/* What all layers of a model share. */
+typedef struct rd_tf_config {
+    int64_t d;       /* width of the model */
+    int64_t n_heads; /* divides d */
+    int64_t ff;      /* width inside feed-forward blocks */
+    /* y = norm(x + f(x)). false: y = x + f(norm(x)), and a norm after the last layer. */
+    bool post_norm;
+    bool attention_bias; /* the projections of attention have biases */
+    rd_activation activation;
+    double eps; /* of norms */
+    /* Probabilities that dropout keeps an element: of attention weights; of the output of each
+     * block, before it is added to its input; inside feed-forward blocks, after the activation. */
+    double keep_attention, keep_residual, keep_ff;
+    rd_tf_init init;
+    uint64_t seed; /* of dropout */
+} rd_tf_config;
+
+/* ---- embeddings ---- */
+typedef enum rd_tf_positions {
+    RD_TF_POSITIONS_PAIRS, /* rd_sinusoid */
+    RD_TF_POSITIONS_HALVES,
+    RD_TF_POSITIONS_T2T,
+    RD_TF_POSITIONS_LEARNED,
+    RD_TF_POSITIONS_NONE
+} rd_tf_positions;
+/* x = drop_sum(scale drop_table(table[id]) + P[position]) */
+typedef struct rd_tf_embedding {
+    rd_param *table;  /* (V, d); borrowed */
+    rd_param *places; /* (n_places, d); borrowed; NULL: positions are fixed, or there are none */
+    rd_tf_positions positions;
+    int64_t n_places;
+    float scale;
+    rd_dropout drop_table, drop_sum; /* without epoch */
+} rd_tf_embedding;
+/* Declares a table NAME of V rows. output: it is also an output matrix, so every row gets a
+ * gradient. */
+rd_code rd_tf_table_add(rd_params *ps, const char *name, int64_t V, const rd_tf_config *c,
+                        bool output, rd_param **out, rd_status *st);
+/* Makes an embedding of a table. Learned positions are declared as NAME, n_places rows; later
+ * positions use the last row. *site: running number of dropouts, increased by 2. */
+rd_code rd_tf_embedding_add(rd_params *ps, const char *name, rd_param *table,
+                            rd_tf_positions positions, int64_t n_places, bool scaled,
+                            double keep_table, const rd_tf_config *c, uint32_t *site,
+                            rd_tf_embedding *out, rd_status *st);
+/* Records the embedding of ids[N]. epoch: a part of the key of dropout. */
+rd_var *rd_tf_embedding_apply(rd_tape *t, const rd_tf_embedding *e, const rd_tf_rows *rows,
+                              uint64_t epoch, const int32_t *ids);
+
+/* ---- layers ---- */
+typedef struct rd_tf_norm {
+    rd_param *gain, *bias; /* (d), (d); borrowed. gain NULL: there is no norm */
+} rd_tf_norm;
+
+/* An attention block. One product makes queries, keys and values of self-attention. */
+typedef struct rd_tf_attention {
+    rd_tf_norm norm;
+    rd_param *qkv, *qkv_bias; /* self: (d, 3 d), (3 d); else the queries: (d, d), (d) */
+    rd_param *kv, *kv_bias;   /* of the memory: (d, 2 d), (2 d); NULL: self-attention */
+    rd_param *out, *out_bias; /* (d, d), (d) */
+    uint32_t site_weights, site_out;
+} rd_tf_attention;
+
+typedef struct rd_tf_ff {
+    rd_tf_norm norm;
+    rd_param *w1, *b1, *w2, *b2; /* (d, ff), (ff), (ff, d), (d) */
+    uint32_t site_inside, site_out;
+} rd_tf_ff;
+
+typedef struct rd_tf_layer {
+    rd_tf_attention self;
+    rd_tf_attention memory; /* out NULL: the layer attends to no memory */
+    rd_tf_ff ff;
+} rd_tf_layer;
+
+typedef struct rd_tf_stack {
+    rd_tf_config c;
+    bool causal; /* a row sees no later row of its sentence */
+    int n_layers;
+    rd_tf_layer layer[RD_MAX_LAYERS];
+    rd_tf_norm last;
+} rd_tf_stack;
+/* Declares PREFIX/layer0/attention/..., PREFIX/layer0/memory/... (if the layers attend to a
+ * memory), PREFIX/layer0/ff/... and so on. *site: as above. */
+rd_code rd_tf_stack_add(rd_params *ps, const char *prefix, const rd_tf_config *c, int n_layers,
+                        bool causal, bool memory, uint32_t *site, rd_tf_stack *out, rd_status *st);
+/* Records the stack and returns its output (N, d). x (N, d). memory (M, d), of the rows `of`; NULL
+ * for a stack without. */
+rd_var *rd_tf_stack_apply(rd_tape *t, const rd_tf_stack *s, const rd_tf_rows *rows, uint64_t epoch,
+                          rd_var *x, rd_var *memory, const rd_tf_rows *of);
+/* Returns the number of elements of the matrices that every row of the stack is multiplied with,
+ * and in *of_memory of those that every row of the memory is. */
+double rd_tf_stack_elements(const rd_tf_stack *s, double *of_memory);
+
+RD_C_END
+#endif

@@ -1,0 +1,286 @@
+/* transformer_layers.c -- the layers of Transformers; see transformer_layers.h.
+ *
+ * Every matrix is used in one product over all rows of the batch. Only attention knows sentences:
+ * it gets the first row and the length of each. */
+#include "rd/transformer_layers.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+rd_code rd_tf_rows_list(rd_arena *a, int64_t n, const int64_t *len, const int64_t *sample,
+                        rd_tf_rows *out, rd_status *st)
+{
+    int64_t *first, *row_sample, *position, N = 0;
+    RD_TRY(rd_arena_get(a, (size_t)(n + 1) * sizeof *first, &first, st));
+    for (int64_t i = 0; i < n; i++) {
+        first[i] = N;
+        N += len[i];
+    }
+    RD_TRY(rd_arena_get(a, (size_t)(N + 1) * sizeof *row_sample, &row_sample, st));
+    RD_TRY(rd_arena_get(a, (size_t)(N + 1) * sizeof *position, &position, st));
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < len[i]; k++) {
+            row_sample[first[i] + k] = sample[i];
+            position[first[i] + k] = k;
+        }
+    *out = (rd_tf_rows){n, N, first, len, sample, row_sample, position};
+done:
+    return st->code;
+}
+
+/* ---- parameters ---- */
+
+/* Where the parameters of a block are declared. */
+typedef struct tf_place {
+    rd_params *ps;
+    const char *prefix;
+    const rd_tf_config *c;
+} tf_place;
+
+/* Declares a matrix (rows, cols) that holds `parts` matrices side by side. */
+static rd_code tf_matrix(const tf_place *at, const char *name, int64_t rows, int64_t cols,
+                         int64_t parts, rd_param **out, rd_status *st)
+{
+    char full[160];
+    const int64_t fan_out = at->c->init == RD_TF_MARIAN ? cols / parts : cols;
+    snprintf(full, sizeof full, "%s/%s", at->prefix, name);
+    return rd_params_add(at->ps, full, 2, (int64_t[]){rows, cols},
+                         (rd_init){RD_INIT_GLOROT, 0, rows, fan_out}, 0, out, st);
+}
+
+/* Declares n numbers that start at `value`. */
+static rd_code tf_vector(const tf_place *at, const char *name, int64_t n, double value,
+                         rd_param **out, rd_status *st)
+{
+    char full[160];
+    snprintf(full, sizeof full, "%s/%s", at->prefix, name);
+    return rd_params_add(at->ps, full, 1, &n, (rd_init){RD_INIT_CONST, value, 0, 0},
+                         RD_PARAM_NO_DECAY, out, st);
+}
+
+static rd_code tf_norm_add(const tf_place *at, rd_tf_norm *out, rd_status *st)
+{
+    RD_TRY(tf_vector(at, "norm_gain", at->c->d, 1.0, &out->gain, st));
+    RD_TRY(tf_vector(at, "norm_bias", at->c->d, 0.0, &out->bias, st));
+done:
+    return st->code;
+}
+
+static rd_code tf_attention_add(const tf_place *at, bool memory, uint32_t *site,
+                                rd_tf_attention *out, rd_status *st)
+{
+    const int64_t d = at->c->d, parts = memory ? 1 : 3;
+    const bool bias = at->c->attention_bias;
+    RD_TRY(tf_norm_add(at, &out->norm, st));
+    RD_TRY(tf_matrix(at, memory ? "q_kernel" : "qkv_kernel", d, parts * d, parts, &out->qkv, st));
+    if (bias)
+        RD_TRY(tf_vector(at, memory ? "q_bias" : "qkv_bias", parts * d, 0.0, &out->qkv_bias, st));
+    if (memory) {
+        RD_TRY(tf_matrix(at, "kv_kernel", d, 2 * d, 2, &out->kv, st));
+        if (bias) RD_TRY(tf_vector(at, "kv_bias", 2 * d, 0.0, &out->kv_bias, st));
+    }
+    RD_TRY(tf_matrix(at, "out_kernel", d, d, 1, &out->out, st));
+    if (bias) RD_TRY(tf_vector(at, "out_bias", d, 0.0, &out->out_bias, st));
+    out->site_weights = *site;
+    out->site_out = *site + (uint32_t)at->c->n_heads;
+    *site += (uint32_t)at->c->n_heads + 1;
+done:
+    return st->code;
+}
+
+static rd_code tf_ff_add(const tf_place *at, uint32_t *site, rd_tf_ff *out, rd_status *st)
+{
+    const int64_t d = at->c->d, f = at->c->ff;
+    RD_TRY(tf_norm_add(at, &out->norm, st));
+    RD_TRY(tf_matrix(at, "kernel1", d, f, 1, &out->w1, st));
+    RD_TRY(tf_vector(at, "bias1", f, 0.0, &out->b1, st));
+    RD_TRY(tf_matrix(at, "kernel2", f, d, 1, &out->w2, st));
+    RD_TRY(tf_vector(at, "bias2", d, 0.0, &out->b2, st));
+    out->site_inside = (*site)++;
+    out->site_out = (*site)++;
+done:
+    return st->code;
+}
+
+rd_code rd_tf_stack_add(rd_params *ps, const char *prefix, const rd_tf_config *c, int n_layers,
+                        bool causal, bool memory, uint32_t *site, rd_tf_stack *s, rd_status *st)
+{
+    char name[96];
+    const tf_place at = {ps, name, c}, whole = {ps, prefix, c};
+    memset(s, 0, sizeof *s);
+    s->c = *c;
+    s->causal = causal;
+    s->n_layers = n_layers;
+    for (int l = 0; l < n_layers; l++) {
+        rd_tf_layer *layer = &s->layer[l];
+        snprintf(name, sizeof name, "%.64s/layer%d/attention", prefix, l);
+        RD_TRY(tf_attention_add(&at, false, site, &layer->self, st));
+        snprintf(name, sizeof name, "%.64s/layer%d/memory", prefix, l);
+        if (memory) RD_TRY(tf_attention_add(&at, true, site, &layer->memory, st));
+        snprintf(name, sizeof name, "%.64s/layer%d/ff", prefix, l);
+        RD_TRY(tf_ff_add(&at, site, &layer->ff, st));
+    }
+    if (!c->post_norm) RD_TRY(tf_norm_add(&whole, &s->last, st));
+done:
+    return st->code;
+}
+
+/* ---- embeddings ---- */
+
+static rd_init tf_embedding_init(const rd_tf_config *c, int64_t V, bool output)
+{
+    if (c->init == RD_TF_MARIAN) return (rd_init){RD_INIT_UNIFORM, sqrt(3.0 / (double)c->d), 0, 0};
+    if (c->init == RD_TF_FAIRSEQ) return (rd_init){RD_INIT_NORMAL, 1.0 / sqrt((double)c->d), 0, 0};
+    return output ? (rd_init){RD_INIT_GLOROT, 0, V, c->d} : (rd_init){RD_INIT_UNIFORM, 0.07, 0, 0};
+}
+
+rd_code rd_tf_table_add(rd_params *ps, const char *name, int64_t V, const rd_tf_config *c,
+                        bool output, rd_param **out, rd_status *st)
+{
+    return rd_params_add(ps, name, 2, (int64_t[]){V, c->d}, tf_embedding_init(c, V, output),
+                         output ? 0 : RD_PARAM_ROWS, out, st);
+}
+
+rd_code rd_tf_embedding_add(rd_params *ps, const char *name, rd_param *table,
+                            rd_tf_positions positions, int64_t n_places, bool scaled,
+                            double keep_table, const rd_tf_config *c, uint32_t *site,
+                            rd_tf_embedding *e, rd_status *st)
+{
+    memset(e, 0, sizeof *e);
+    e->table = table;
+    e->positions = positions;
+    e->n_places = n_places;
+    e->scale = scaled ? sqrtf((float)c->d) : 1.0f;
+    e->drop_table = (rd_dropout){.seed = c->seed, .site = (*site)++, .keep = (float)keep_table};
+    e->drop_sum = (rd_dropout){.seed = c->seed, .site = (*site)++, .keep = (float)c->keep_residual};
+    if (positions == RD_TF_POSITIONS_LEARNED)
+        RD_TRY(rd_params_add(ps, name, 2, (int64_t[]){n_places, c->d},
+                             tf_embedding_init(c, n_places, false), RD_PARAM_ROWS, &e->places, st));
+done:
+    return st->code;
+}
+
+/* Returns x + drop(z); x NULL: drop(z). */
+static rd_var *tf_residual(rd_tape *t, const rd_tf_rows *rows, rd_dropout drop, uint64_t epoch,
+                           rd_var *x, rd_var *z)
+{
+    drop.epoch = epoch;
+    const rd_residual r = {drop, rows->row_sample, rows->position};
+    return rd_op_residual(t, &r, x, z);
+}
+
+/* Returns the learned vectors of all rows. */
+static rd_var *tf_places(rd_tape *t, const rd_tf_embedding *e, const rd_tf_rows *rows)
+{
+    int32_t *id;
+    if (rd_arena_get(rd_tape_arena(t), (size_t)(rows->N + 1) * sizeof *id, &id,
+                     rd_tape_status(t)) != RD_OK)
+        return NULL;
+    for (int64_t i = 0; i < rows->N; i++)
+        id[i] = (int32_t)(rows->position[i] < e->n_places ? rows->position[i] : e->n_places - 1);
+    return rd_op_embed(t, rd_tape_param(t, e->places), id, rows->N);
+}
+
+rd_var *rd_tf_embedding_apply(rd_tape *t, const rd_tf_embedding *e, const rd_tf_rows *rows,
+                              uint64_t epoch, const int32_t *ids)
+{
+    static const rd_sinusoid layouts[] = {[RD_TF_POSITIONS_PAIRS] = RD_SINUSOID_PAIRS,
+                                          [RD_TF_POSITIONS_HALVES] = RD_SINUSOID_HALVES,
+                                          [RD_TF_POSITIONS_T2T] = RD_SINUSOID_T2T,
+                                          [RD_TF_POSITIONS_LEARNED] = RD_SINUSOID_NONE,
+                                          [RD_TF_POSITIONS_NONE] = RD_SINUSOID_NONE};
+    const rd_positions p = {layouts[e->positions], e->scale, rows->position};
+    rd_var *x = rd_op_embed(t, rd_tape_param(t, e->table), ids, rows->N);
+    if (e->drop_table.keep < 1.0f) x = tf_residual(t, rows, e->drop_table, epoch, NULL, x);
+    if (x && (p.layout != RD_SINUSOID_NONE || e->scale != 1.0f)) x = rd_op_positions(t, &p, x);
+    if (e->places) {
+        const rd_residual sum = {.drop = {.keep = 1.0f}};
+        x = rd_op_residual(t, &sum, x, tf_places(t, e, rows));
+    }
+    return tf_residual(t, rows, e->drop_sum, epoch, NULL, x);
+}
+
+/* ---- layers ---- */
+
+static rd_dropout tf_drop(const rd_tf_config *c, uint32_t site, double keep)
+{
+    return (rd_dropout){.seed = c->seed, .site = site, .keep = (float)keep};
+}
+
+static rd_var *tf_norm(rd_tape *t, const rd_tf_config *c, const rd_tf_norm *n, rd_var *x)
+{
+    const rd_layer_norm a = {.eps = (float)c->eps};
+    return rd_op_layer_norm(t, &a, x, rd_tape_param(t, n->gain), rd_tape_param(t, n->bias));
+}
+
+static rd_var *tf_linear(rd_tape *t, rd_var *x, rd_param *w, rd_param *b)
+{
+    return x ? rd_op_linear(t, x, rd_tape_param(t, w), rd_tape_param(t, b)) : NULL;
+}
+
+/* Records an attention block. memory NULL: self-attention. */
+static rd_var *tf_attention(rd_tape *t, const rd_tf_stack *s, const rd_tf_attention *b,
+                            const rd_tf_rows *rows, uint64_t epoch, rd_var *x, rd_var *memory,
+                            const rd_tf_rows *of)
+{
+    const rd_tf_config *c = &s->c;
+    const int64_t d = c->d;
+    rd_attend a = {.n_heads = c->n_heads,
+                   .n_kv_heads = c->n_heads,
+                   .head = d / c->n_heads,
+                   .k_at = memory ? 0 : d,
+                   .v_at = memory ? d : 2 * d,
+                   .scale = 1.0f / sqrtf((float)(d / c->n_heads)),
+                   .causal = s->causal && !memory,
+                   .n = rows->n,
+                   .q_first = rows->first,
+                   .q_len = rows->len,
+                   .k_first = of->first,
+                   .k_len = of->len,
+                   .sample = rows->sample,
+                   .drop = tf_drop(c, b->site_weights, c->keep_attention)};
+    a.drop.epoch = epoch;
+    rd_var *y = c->post_norm ? x : tf_norm(t, c, &b->norm, x);
+    y = tf_linear(t, y, b->qkv, b->qkv_bias);
+    y = rd_op_attend(t, &a, y, memory ? tf_linear(t, memory, b->kv, b->kv_bias) : y);
+    y = tf_linear(t, y, b->out, b->out_bias);
+    y = tf_residual(t, rows, tf_drop(c, b->site_out, c->keep_residual), epoch, x, y);
+    return c->post_norm ? tf_norm(t, c, &b->norm, y) : y;
+}
+
+static rd_var *tf_ff(rd_tape *t, const rd_tf_config *c, const rd_tf_ff *b, const rd_tf_rows *rows,
+                     uint64_t epoch, rd_var *x)
+{
+    rd_var *y = c->post_norm ? x : tf_norm(t, c, &b->norm, x);
+    y = rd_op_activate(t, c->activation, tf_linear(t, y, b->w1, b->b1));
+    y = tf_residual(t, rows, tf_drop(c, b->site_inside, c->keep_ff), epoch, NULL, y);
+    y = tf_linear(t, y, b->w2, b->b2);
+    y = tf_residual(t, rows, tf_drop(c, b->site_out, c->keep_residual), epoch, x, y);
+    return c->post_norm ? tf_norm(t, c, &b->norm, y) : y;
+}
+
+rd_var *rd_tf_stack_apply(rd_tape *t, const rd_tf_stack *s, const rd_tf_rows *rows, uint64_t epoch,
+                          rd_var *x, rd_var *memory, const rd_tf_rows *of)
+{
+    for (int l = 0; l < s->n_layers; l++) {
+        const rd_tf_layer *layer = &s->layer[l];
+        x = tf_attention(t, s, &layer->self, rows, epoch, x, NULL, rows);
+        if (layer->memory.out) x = tf_attention(t, s, &layer->memory, rows, epoch, x, memory, of);
+        x = tf_ff(t, &s->c, &layer->ff, rows, epoch, x);
+    }
+    return s->last.gain ? tf_norm(t, &s->c, &s->last, x) : x;
+}
+
+double rd_tf_stack_elements(const rd_tf_stack *s, double *of_memory)
+{
+    double n = 0.0;
+    *of_memory = 0.0;
+    for (int l = 0; l < s->n_layers; l++) {
+        const rd_tf_layer *y = &s->layer[l];
+        n += (double)(y->self.qkv->n + y->self.out->n + y->ff.w1->n + y->ff.w2->n);
+        if (!y->memory.out) continue;
+        n += (double)(y->memory.qkv->n + y->memory.out->n);
+        *of_memory += (double)y->memory.kv->n;
+    }
+    return n;
+}

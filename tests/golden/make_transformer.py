@@ -1,0 +1,142 @@
+"""Writes golden values of the Transformer: losses, gradients, Adam steps and decoded sentences.
+
+    python make_transformer.py [--only PART_OF_A_NAME] [--check]
+
+Each case is one .npz file with the members that README.md lists. Needs numpy and torch. No code of run_dist is used.
+transformer_torch.py is torch.nn.Transformer with copied weights, in float64; its updates are those of
+torch.optim.Adam. transformer_numpy.py has the same models sentence by sentence, and decodes. The losses of both agree
+to 1e-12. --check writes nothing.
+"""
+
+import argparse
+import os
+import warnings
+
+import numpy as np
+import torch
+
+import make_seq2seq as common
+import transformer_numpy
+import transformer_torch as net
+
+# The functions of make_seq2seq.py that draw cases, differentiate and decode work with any two such modules.
+common.net, common.ref = net, transformer_numpy
+V_S, V_T = 17, 19
+STEPS, LR = common.STEPS, common.LR
+# Biases of keys have no gradient but rounding. With a small epsilon Adam would make full steps of it.
+EPSILON, MAX_DRIFT = 1e-3, 2e-6
+
+
+def config(norm, positions, activation, layers, size=(8, 2, 12), **more):
+    c = dict(model="transformer", norm=norm, positions=positions, activation=activation, encoder_layers=layers[0],
+             decoder_layers=layers[1], d_model=size[0], n_heads=size[1], ff_dim=size[2], norm_eps=1e-6, dropout_attention=0.0,
+             dropout_residual=0.0, dropout_ff=0.0, batch_size=5, optimizer="adamw", learning_rate=LR, adam_epsilon=EPSILON,
+             average_across_timesteps=True)
+    c.update(more)
+    return c
+
+
+def cases():
+    """name -> (config, vocabulary sizes)."""
+    return {
+        "pre_all": (config("pre", "sockeye", "relu", (1, 1), label_smoothing=0.1), V_T, V_T),
+        "pre_none": (config("pre", "interleaved", "gelu_tanh", (1, 2), tie_embeddings="none", output_bias=False,
+                            average_across_timesteps=False), V_S, V_T),
+        "pre_learned": (config("pre", "learned", "silu", (2, 1), max_positions=5, attention_bias=True,
+                               label_smoothing=0.2, label_smoothing_form="fairseq"), V_T, V_T),
+        "pre_deep": (config("pre", "t2t", "relu2", (4, 1), embedding_scale=False), V_S, V_T),
+        "post_target": (config("post", "t2t", "gelu_erf", (2, 1), attention_bias=True, label_smoothing=0.1,
+                               label_smoothing_form="fairseq"), V_S, V_T),
+        "post_all": (config("post", "none", "relu", (1, 2), size=(8, 1, 12)), V_T, V_T),
+        "padded_all": (config("pre", "interleaved", "relu", (1, 1), pad_vocabs_to_eight=True, label_smoothing=0.1), V_T, V_T),
+        "odd_target": (config("pre", "t2t", "relu", (1, 1), size=(9, 3, 7), norm_eps=1e-5, tie_embeddings="target"), 13, 23),
+    }
+
+
+def initial(c, v_s, v_t, rng):
+    """Matrices about N(0, 1/4), biases N(0, 1/8), gains near 1, in steps of 1/64."""
+    p = {}
+    for name, shape in net.shapes(c, v_s, v_t).items():
+        x = rng.standard_normal(shape) * (0.5 if len(shape) == 2 else 0.35)
+        if name.endswith("norm_gain"):
+            x = 1 + x
+        if name == "output_bias":
+            x[common.EOS] += 0.5     # some sentences end before the limit
+        p[name] = np.round(x * 64) / 64
+    return p
+
+
+common.initial = initial
+
+
+def train(c, p, batch, dtype):
+    """Returns the losses before each update of torch.optim.Adam and after the last, and the final parameters."""
+    p, losses = common.leaves(p, dtype), []
+    adam = torch.optim.Adam(list(p.values()), lr=LR, betas=(0.9, 0.999), eps=c["adam_epsilon"])
+    for t in range(STEPS + 1):
+        adam.zero_grad()
+        per, weight, _ = net.loss(c, p, *batch)
+        losses.append(per.sum().item() / weight)
+        if t < STEPS:
+            (per.sum() / weight).backward()
+            adam.step()
+    return losses, {k: v.detach() for k, v in p.items()}
+
+
+def make(name, c, v_s, v_t, start):
+    drift = np.inf
+    while drift > MAX_DRIFT:   # a seed for which float32 and float64 agree after ten updates
+        seed, src, tgt, p, scale, (decoded, gap), batch, (per, weight, n_correct, grads), note = common.draw(
+            name, c, v_s, v_t, start)
+        losses, final = train(c, p, batch, torch.float64)
+        low, low_final = train(c, p, batch, torch.float32)
+        drift = max(abs(a - b) / abs(a) for a, b in zip(losses, low))
+        start = seed + 1
+    model = transformer_numpy.Model(c, p)
+    np.testing.assert_allclose(per, [model.nll(s, t) for s, t in zip(src, tgt)], rtol=1e-12)
+    drift_sum = max(abs(((final[k] ** 2).sum() - (low_final[k].double() ** 2).sum()).item()) /
+                    (final[k] ** 2).sum().item() for k in final)
+    index, at = [], 0
+    for k, v in p.items():
+        index.append([k, list(v.shape), at])
+        at += v.size
+    src_ids, src_off = common.ragged(src)
+    tgt_ids, tgt_off = common.ragged(tgt)
+    dec_ids, dec_off = common.ragged([r[0] for rows in decoded for r in rows])
+    written = {k: v for k, v in c.items() if k != "classes"}
+    print("%-14s seed %5d  %4d parameters  loss %7.4f -> %7.4f, to %.0e  sums to %.0e  least gradient %s  gap %.4f" % (
+        name, seed, at, losses[0], losses[-1], drift, drift_sum, note, gap), flush=True)
+    return dict(
+        config_json=common.text(written),
+        case_json=common.text(dict(src_vocab_size=v_s, tgt_vocab_size=v_t, parameters=index, loss_sum=float(per.sum()),
+                                   weight=weight, n_correct=n_correct, adam_loss_after=losses[STEPS], decode_scale=scale,
+                                   decode_gap=float(gap), decode_searches=((0, 0.0),) + common.BEAMS)),
+        src=src_ids, src_off=src_off, tgt=tgt_ids, tgt_off=tgt_off,
+        params=np.concatenate([v.ravel() for v in p.values()]).astype(np.float32),
+        grads=np.concatenate([common.short(g.ravel()) for g in grads]),
+        sentence_loss=per, adam_loss=np.asarray(losses[:STEPS]),
+        adam_sum=np.asarray([v.sum().item() for v in final.values()]),
+        adam_sumsq=np.asarray([(v * v).sum().item() for v in final.values()]),
+        decode_ids=dec_ids, decode_off=dec_off,
+        decode_score=np.asarray([[r[1] for r in rows] for rows in decoded]),
+        decode_ended=np.asarray([[r[2] for r in rows] for rows in decoded], np.int32))
+
+
+def main():
+    args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    args.add_argument("--only", default="")
+    args.add_argument("--check", action="store_true")
+    args = args.parse_args()
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore", message="enable_nested_tensor")
+    folder = os.path.join(common.HERE, "transformer")
+    os.makedirs(folder, exist_ok=True)
+    for i, (name, (c, v_s, v_t)) in enumerate(cases().items()):
+        if args.only in name:
+            out = make(name, dict(c, classes=v_t), v_s, v_t, 1000 * i)
+            if not args.check:
+                np.savez_compressed(os.path.join(folder, name + ".npz"), **out)
+
+
+if __name__ == "__main__":
+    main()

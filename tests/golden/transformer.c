@@ -1,0 +1,348 @@
+/* transformer.c -- compares the Transformer with numbers of PyTorch in float64 that a formula and a
+ * few digits hold, and counts its parameters.
+ *
+ * One running index n goes through all parameters: p_n = 0.3 sin(1.7 n + 0.3); gains of norms are
+ * 1 + p_n. Matrices count as [outputs][inputs], row by row. Two sentences, one layer on each side,
+ * width 8, two heads. Losses and logits agree to 1e-5, the norm of the gradient to 1e-4.
+ *
+ * seq2seq.c compares all gradients, updates and searches. */
+#include "rd/model.h"
+#include "rd/modes.h"
+#include "test.h"
+#include "test_device.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { V = 11 };
+
+typedef struct fixture {
+    rd_config *config;
+    rd_params *ps;
+    rd_backend *be, *device; /* device: NULL if be computes */
+    rd_tape *tape;
+    const rd_model_def *def;
+    void *model;
+} fixture;
+
+/* Makes a model of a config, whose parameters are not laid out yet. */
+static void open_model(fixture *f, const char *text, int64_t src_vocab, int64_t tgt_vocab)
+{
+    rd_status st = {0};
+    const rd_option_group *groups[RD_MAX_GROUPS];
+    const rd_data_spec spec = {.src_vocab_size = src_vocab,
+                               .tgt_vocab_size = tgt_vocab,
+                               .src_vocab_hash = (uint64_t)src_vocab,
+                               .tgt_vocab_hash = (uint64_t)tgt_vocab};
+    rd_log *log;
+    memset(f, 0, sizeof *f);
+    must_do(rd_config_new("x.json", text, strlen(text), groups, rd_option_groups(groups), false,
+                          &f->config, &st),
+            &st);
+    must_do(rd_params_new(&f->ps, &st), &st);
+    must_do(rd_backend_cpu_new(1, false, &f->be, &st), &st);
+    must_do(rd_log_new(0, "test", stdout, &log, &st), &st);
+    f->def = rd_model_find("transformer");
+    const rd_model_args a = {.def = f->def,
+                             .config = f->config,
+                             .mode = RD_MODE_TRAIN,
+                             .data = &spec,
+                             .seed = 1,
+                             .params = f->ps,
+                             .backend = f->be,
+                             .log = log};
+    must_do(f->def->create(&a, &f->model, &st), &st);
+    rd_log_free(log);
+}
+
+static void close_model(fixture *f)
+{
+    rd_tape_free(f->tape);
+    f->def->destroy(f->model);
+    rd_backend_free(f->device);
+    rd_backend_free(f->be);
+    rd_params_free(f->ps);
+    rd_config_free(f->config);
+}
+
+/* ---- the formula ---- */
+
+static const char tiny[] =
+    "{\"model\": \"transformer\", \"encoder_layers\": 1, \"decoder_layers\": 1, \"d_model\": 8,"
+    " \"n_heads\": 2, \"ff_dim\": 12, \"tie_embeddings\": \"all\", \"positions\": \"sockeye\","
+    " \"dropout_attention\": 0, \"dropout_residual\": 0, \"dropout_ff\": 0,"
+    " \"average_across_timesteps\": true%s}";
+
+/* Fills the next parameter. transposed: it is stored as [inputs][outputs]. */
+static void fill(fixture *f, const char *name, double base, bool transposed, int64_t *n)
+{
+    const rd_param *p = rd_params_find(f->ps, name);
+    if (!p) fail_msg("the model has no parameter '%s'", name);
+    float *w = test_values(f->ps) + p->offset;
+    const int64_t cols = p->n_dim == 2 ? p->dim[1] : p->n, rows = p->n / cols;
+    for (int64_t i = 0; i < p->n; i++, ++*n) {
+        const double x = base + 0.3 * sin(1.7 * (double)*n + 0.3);
+        w[transposed ? i % rows * cols + i / rows : i] = (float)x;
+    }
+}
+
+static void fill_part(fixture *f, const char *prefix, const char *const *names, int64_t *n)
+{
+    char full[128];
+    for (int i = 0; names[i]; i++) {
+        snprintf(full, sizeof full, "%s/%s", prefix, names[i]);
+        fill(f, full, strcmp(names[i], "norm_gain") == 0, strstr(names[i], "kernel") != NULL, n);
+    }
+}
+
+static void fill_all(fixture *f)
+{
+    static const char *const norm[] = {"norm_gain", "norm_bias", NULL},
+                             *const self[] = {"norm_gain", "norm_bias", "qkv_kernel", "out_kernel",
+                                              NULL},
+                             *const memory[] = {"norm_gain", "norm_bias",  "q_kernel",
+                                                "kv_kernel", "out_kernel", NULL},
+                             *const ff[] = {"norm_gain", "norm_bias", "kernel1", "bias1",
+                                            "kernel2",   "bias2",     NULL};
+    int64_t n = 0;
+    fill(f, "embedding", 0.0, false, &n);
+    fill(f, "output_bias", 0.0, false, &n);
+    fill_part(f, "encoder/layer0/attention", self, &n);
+    fill_part(f, "encoder/layer0/ff", ff, &n);
+    fill_part(f, "encoder", norm, &n);
+    fill_part(f, "decoder/layer0/attention", self, &n);
+    fill_part(f, "decoder/layer0/memory", memory, &n);
+    fill_part(f, "decoder/layer0/ff", ff, &n);
+    fill_part(f, "decoder", norm, &n);
+    assert_int_equal(n, 1403);
+    assert_int_equal(rd_params_count(f->ps), 1403);
+    rd_params_touch(f->ps);
+}
+
+static void open_tiny(fixture *f, const char *more)
+{
+    rd_status st = {0};
+    char text[1024];
+    snprintf(text, sizeof text, tiny, more);
+    open_model(f, text, V, V);
+    must_do(rd_params_seal(f->ps, 1, NAN, &st), &st);
+    fill_all(f);
+    must_do(test_use_device(f->ps, &st), &st);
+#ifdef RD_CUDA
+    if (test_on_gpu()) must_do(rd_backend_gpu_new(test_gpu, 1, &f->device, &st), &st);
+#endif
+    must_do(rd_tape_new(f->device ? f->device : f->be, f->ps, &f->tape, &st), &st);
+}
+
+/* Runs the two sentences. label0 replaces the first label. */
+static rd_loss_out run(fixture *f, int32_t label0, bool backward)
+{
+    static const int32_t source[] = {4, 5, 6, 3, 7, 3};
+    static const int64_t source_off[] = {0, 4, 6}, target_off[] = {0, 4, 7}, sample[] = {0, 1};
+    rd_status st = {0};
+    rd_loss_out out;
+    /* The inputs are 2 8 9 and 2 5, the labels 8 9 3 and 5 3. A sentence of one input has the label
+     * label0 alone. */
+    const int32_t whole[] = {2, 8, 9, 3, 2, 5, 3}, first[] = {2, label0};
+    static const int64_t first_source_off[] = {0, 4}, first_off[] = {0, 2};
+    const bool all = label0 < 0;
+    rd_batch b = {.n = all ? 2 : 1, .n_global = all ? 2 : 1, .sample = sample, .n_fields = 2};
+    b.field[0] = (rd_field){.name = "source",
+                            .dtype = RD_I32,
+                            .data = source,
+                            .off = all ? source_off : first_source_off};
+    b.field[1] = (rd_field){.name = "target",
+                            .dtype = RD_I32,
+                            .data = all ? whole : first,
+                            .off = all ? target_off : first_off};
+    memset(test_grads(f->ps), 0, (size_t)rd_params_span(f->ps) * sizeof(float));
+    rd_params_touch_grads(f->ps);
+    rd_tape_reset(f->tape, backward, true);
+    must_do(f->def->loss(f->model, f->tape, &b, &out, &st), &st);
+    if (backward) must_do(rd_tape_backward(f->tape, out.loss, &st), &st);
+    return out;
+}
+
+static void near(double got, double want, double rtol, const char *what)
+{
+    if (!(fabs(got - want) <= rtol * fabs(want)))
+        fail_msg("%s: got %.9g, want %.9g", what, got, want);
+}
+
+static void test_losses(void **state)
+{
+    static const struct {
+        const char *more;
+        double loss;
+    } forms[] = {
+        {"", 2.7206819483},
+        {", \"label_smoothing\": 0.1", 2.7449614611},
+        {", \"label_smoothing\": 0.1, \"label_smoothing_form\": \"fairseq\"", 2.7473894124}};
+    (void)state;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        fixture f;
+        open_tiny(&f, forms[i].more);
+        const rd_loss_out out = run(&f, -1, false);
+        assert_true(out.weight == 5.0 && out.n_targets == 5.0);
+        assert_true(out.n_tokens_src == 6.0 && out.n_tokens_tgt == 7.0);
+        near(out.loss_sum / 5.0, forms[i].loss, 1e-5, "loss");
+        near(out.nll_sum / 5.0, forms[0].loss, 1e-5, "loss without smoothing");
+        close_model(&f);
+    }
+}
+
+static void test_gradient(void **state)
+{
+    fixture f;
+    double sum = 0.0;
+    (void)state;
+    open_tiny(&f, ", \"label_smoothing\": 0.1");
+    const rd_loss_out out = run(&f, -1, true);
+    const float *g = test_grads(f.ps);
+    for (int i = 0; i < rd_params_n(f.ps); i++) {
+        const rd_param *p = rd_params_at(f.ps, i);
+        for (int64_t k = 0; k < p->n; k++) {
+            const double x = (double)g[p->offset + k] / out.weight;
+            sum += x * x;
+        }
+    }
+    near(sqrt(sum), 1.9638365481, 1e-4, "norm of the gradient");
+    near((double)g[rd_params_find(f.ps, "embedding")->offset] / out.weight, 0.0177252863, 1e-4,
+         "gradient of the first number of the table, which only the output uses");
+    close_model(&f);
+}
+
+/* -log p_y = log sum exp z - z_y, so two labels show the difference of their logits. */
+static void test_logits(void **state)
+{
+    static const double want[] = {-1.14576986, 1.12299209, 2.01839859, 0.71373820};
+    fixture f;
+    (void)state;
+    open_tiny(&f, "");
+    const double first = run(&f, 0, false).nll_sum;
+    for (int32_t y = 1; y < 4; y++)
+        near(first - run(&f, y, false).nll_sum, want[y] - want[0], 1e-5, "difference of logits");
+    close_model(&f);
+}
+
+/* ---- numbers of parameters ---- */
+
+typedef struct count_row {
+    const char *name, *sizes;
+    int64_t src_vocab, tgt_vocab, want;
+} count_row;
+
+#define LAYERS(enc, dec, d, heads, ff)                                             \
+    "\"encoder_layers\": " #enc ", \"decoder_layers\": " #dec ", \"d_model\": " #d \
+    ", \"n_heads\": " #heads ", \"ff_dim\": " #ff
+#define BASE LAYERS(6, 6, 512, 8, 2048)
+#define BIG LAYERS(6, 6, 1024, 16, 4096)
+#define BIASED ", \"attention_bias\": true"
+static count_row count_rows[] = {
+    {"base", BASE, 32768, 32768, 60913664},
+    {"base, biases", BASE BIASED, 32768, 32768, 60950528},
+    {"base, source apart", BASE ", \"tie_embeddings\": \"target\"", 32768, 32768, 77690880},
+    {"base, nothing tied", BASE ", \"tie_embeddings\": \"none\"", 32768, 32768, 94468096},
+    {"big", BIG, 32768, 32768, 209874944},
+    {"big, biases", BIG BIASED, 32768, 32768, 209948672},
+    {"big, source apart", BIG ", \"tie_embeddings\": \"target\"", 32768, 32768, 243429376},
+    {"big, nothing tied", BIG ", \"tie_embeddings\": \"none\"", 32768, 32768, 276983808},
+    {"big 20+2", LAYERS(20, 2, 1024, 16, 4096), 32768, 32768, 319010816},
+    {"base 20+2", LAYERS(20, 2, 512, 8, 2048), 32768, 32768, 88218624},
+    {"base 12+1", LAYERS(12, 1, 512, 8, 2048), 32768, 32768, 58816000},
+    {"iwslt", LAYERS(6, 6, 512, 4, 1024), 32768, 32768, 48318464},
+    {"small", LAYERS(3, 3, 256, 8, 1024), 8000, 8000, 7577408},
+    {"small 6+2", LAYERS(6, 2, 256, 8, 1024), 8000, 8000, 8892224},
+    {"Sockeye's system test", LAYERS(2, 2, 32, 4, 64), 16, 16, 42640},
+    {"fairseq's tiny", LAYERS(2, 2, 64, 2, 64), 16, 16, 134160},
+    {"two vocabularies", LAYERS(2, 2, 32, 4, 64), 20, 16, 42640 + 20 * 32},
+    {"rounded vocabulary", LAYERS(2, 2, 32, 4, 64) ", \"pad_vocabs_to_eight\": true", 13, 13,
+     42640},
+    {"learned positions", LAYERS(2, 2, 32, 4, 64) ", \"positions\": \"learned\"", 16, 16,
+     42640 + 2 * 1024 * 32},
+    /* After the norms of the layers there are no others. */
+    {"post norm", LAYERS(2, 2, 32, 4, 64) ", \"norm\": \"post\"", 16, 16, 42640 - 4 * 32},
+    {"no output bias", LAYERS(2, 2, 32, 4, 64) ", \"output_bias\": false", 16, 16, 42640 - 16},
+};
+
+static void count_parameters(void **state)
+{
+    const count_row *r = *state;
+    fixture f;
+    char text[512];
+    snprintf(text, sizeof text, "{\"model\": \"transformer\", %s}", r->sizes);
+    open_model(&f, text, r->src_vocab, r->tgt_vocab);
+    assert_int_equal(rd_params_count(f.ps), r->want);
+    close_model(&f);
+}
+
+/* ---- dropout ---- */
+
+/* A mask depends on the sample alone: the loss of two sentences is the sum of the losses of each,
+ * and another sample id has other masks. Without training there are none. */
+static void test_dropout(void **state)
+{
+    static const int32_t source[] = {4, 5, 6, 3, 7, 3}, target[] = {2, 8, 9, 3, 2, 5, 3};
+    static const int64_t source_off[] = {0, 4, 6}, target_off[] = {0, 4, 7};
+    static const int64_t ids[] = {11, 12}, others[] = {11, 13};
+    rd_status st = {0};
+    fixture f;
+    rd_loss_out out;
+    double loss[5], both, other, plain;
+    (void)state;
+    for (int place = 0; place < 5; place++) {
+        static const char *const keys[] = {"attention", "residual", "ff", "embedding"};
+        char more[256] = "";
+        char text[1024];
+        if (place < 4) snprintf(more, sizeof more, ", \"dropout_%s\": 0.5", keys[place]);
+        /* `tiny` has the other keys; the last value of a key would be a second one. */
+        snprintf(text, sizeof text,
+                 "{\"model\": \"transformer\", \"encoder_layers\": 1, \"decoder_layers\": 1,"
+                 " \"d_model\": 8, \"n_heads\": 2, \"ff_dim\": 12%s%s%s%s}",
+                 place == 0 ? "" : ", \"dropout_attention\": 0",
+                 place == 1 ? "" : ", \"dropout_residual\": 0",
+                 place == 2 ? "" : ", \"dropout_ff\": 0", more);
+        open_model(&f, text, V, V);
+        must_do(rd_params_seal(f.ps, 1, NAN, &st), &st);
+        fill_all(&f);
+        must_do(rd_tape_new(f.be, f.ps, &f.tape, &st), &st);
+        rd_batch b = {.n = 2, .n_global = 2, .sample = ids, .n_fields = 2, .epoch = 3};
+        b.field[0] = (rd_field){"source", RD_I32, source, source_off, 0, {0}};
+        b.field[1] = (rd_field){"target", RD_I32, target, target_off, 0, {0}};
+        rd_tape_reset(f.tape, true, true);
+        must_do(f.def->loss(f.model, f.tape, &b, &out, &st), &st);
+        both = loss[place] = out.loss_sum;
+        b.sample = others;
+        rd_tape_reset(f.tape, true, true);
+        must_do(f.def->loss(f.model, f.tape, &b, &out, &st), &st);
+        other = out.loss_sum;
+        b.sample = ids;
+        rd_tape_reset(f.tape, false, false);
+        must_do(f.def->loss(f.model, f.tape, &b, &out, &st), &st);
+        plain = out.loss_sum;
+        double sum = 0.0;
+        b.n = 1;
+        for (int i = 0; i < 2; i++) {
+            b.sample = ids + i;
+            b.field[0].off = source_off + i;
+            b.field[1].off = target_off + i;
+            rd_tape_reset(f.tape, true, true);
+            must_do(f.def->loss(f.model, f.tape, &b, &out, &st), &st);
+            sum += out.loss_sum;
+        }
+        near(both, sum, 1e-5, "sentences one by one");
+        near(plain / 5.0, 2.7206819483, 1e-5, "loss outside of training");
+        if (place == 4) {
+            near(both, plain, 1e-6, "loss without dropout");
+        } else {
+            if (fabs(both - plain) < 1e-3) fail_msg("dropout_%s has no effect", keys[place]);
+            if (fabs(both - other) < 1e-3)
+                fail_msg("dropout_%s does not depend on the sample", keys[place]);
+        }
+        for (int k = 0; k < place; k++) assert_true(fabs(loss[k] - both) > 1e-4);
+        close_model(&f);
+    }
+}
+
+RD_TESTS("golden transformer", TEST(test_losses), TEST(test_gradient), TEST(test_logits),
+         TEST(test_dropout), TEST_ROWS(count_parameters, count_rows))
