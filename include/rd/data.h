@@ -136,6 +136,11 @@ typedef struct rd_dataset_def {
      * rd_order_rules.unit). */
     int64_t (*length)(void *self, int64_t i);
 
+    /* Returns the number of target tokens of a sample: its words and the end token. The sample is
+     * one of those that bucket() keeps, and need not be here. NULL: samples have no target tokens,
+     * so batch_tokens cannot count them. */
+    int64_t (*tokens)(void *self, int64_t i);
+
     /* Returns whether this rank has the sample in memory. */
     bool (*here)(void *self, int64_t i);
 
@@ -190,6 +195,8 @@ void rd_dataset_free(rd_dataset *d); /* NULL is fine */
 const rd_dataset_def *rd_dataset_def_of(const rd_dataset *d);
 /* Returns what the functions of its definition take as first argument. */
 void *rd_dataset_self(const rd_dataset *d);
+/* Returns the number of samples that are not skipped. */
+int64_t rd_dataset_kept(const rd_dataset *d);
 
 /* Appends what rd_dataset_def.text says. Control characters become spaces: samples come from
  * outside, and terminals obey them. */
@@ -218,6 +225,7 @@ typedef struct rd_order rd_order;
  * batches of the order with this global batch, seed and drop_last have been used. */
 typedef struct rd_order_part {
     int64_t global_batch, batches;
+    int64_t tokens; /* as rd_order_rules.tokens */
     uint64_t seed;
     bool drop_last;
 } rd_order_part;
@@ -236,6 +244,10 @@ typedef struct rd_order_rules {
      * rd_order_new. The order then holds the samples that these parts have not used. */
     const rd_order_part *parts;
     int n_parts;
+    /* > 0, with shuffle, without independent: a global batch has about this number of target
+     * tokens, and global_batch has no effect. 0: it has global_batch samples. */
+    int64_t tokens;
+    int n_own; /* number of micro-batches of a rank in rd_order_deal; 0: 1 */
 } rd_order_rules;
 
 /* Makes the global batches of one epoch: a function of (dataset, seed, epoch, global_batch, parts)
@@ -245,8 +257,14 @@ typedef struct rd_order_rules {
  * last batch of a bucket is smaller: every kept sample is in exactly one batch. Then the batches go
  * through a keyed permutation. Without shuffle: file order, buckets disregarded.
  *
- * A position is computed when it is asked for. An order of any size is therefore made at once and
- * takes memory for one batch only. RD_EDATA if no sample is kept; with keep_all an empty input is
+ * With tokens: a keyed permutation of all samples is cut into windows, and each window is sorted by
+ * length and cut into batches of about that number of target tokens; buckets are disregarded. The
+ * batches of a window go through a keyed permutation. An epoch has tokens of the epoch / `tokens`
+ * batches, rounded, and each kept sample is in exactly one. Making the order takes one pass over
+ * the lengths, and memory for one window.
+ *
+ * Without tokens a position is computed when it is asked for. An order of any size is therefore
+ * made at once and takes memory for one batch only. RD_EDATA if no sample is kept; with keep_all an empty input is
  * an order without batches. RD_EUSAGE if there are samples but the rules leave no batch. The caller
  * owns *out; d is borrowed.
  *
@@ -273,11 +291,29 @@ const int64_t *rd_order_batch(const rd_order *o, int64_t k, int64_t *n);
 /* Writes the ids of batch k that this rank of `size` computes to ids, which has a capacity of *n of
  * rd_order_batch, and returns their number. Together the lists of all ranks are the batch.
  *
+ * size: number of ranks times rules.n_own; micro-batch j of rank r has the number r n_own + j.
+ *
  * Samples with lengths: longest first, dealt so that every rank has about the same sum of lengths
  * and the same number of samples (+- 1). Samples without: a run of neighbours, with as many units
  * as other ranks have (+- 1). independent: the rank's own batch. Sharded dataset: the rank that
  * holds a sample computes it. */
 int64_t rd_order_deal(const rd_order *o, int64_t k, int rank, int size, int64_t *ids);
+
+/* Returns the number of global batches of an epoch with about `tokens` target tokens each, and
+ * writes the target tokens of the epoch to *in_all; 0: the samples have no target tokens. */
+int64_t rd_order_n_updates(const rd_dataset *d, int64_t tokens, int64_t *in_all);
+
+/* What the batches of an order with tokens hold. */
+typedef struct rd_order_tokens {
+    int64_t batches; /* number of batches that were counted */
+    int64_t samples;
+    int64_t tokens, least, most; /* target tokens: of all, of the smallest and largest batch */
+    int64_t padded;              /* target tokens if each batch were padded to its longest target */
+} rd_order_tokens;
+
+/* Counts the first batches of an order with tokens, until they hold `samples` samples. It sorts
+ * their windows. */
+void rd_order_count_tokens(const rd_order *o, int64_t samples, rd_order_tokens *out);
 
 RD_C_END
 #endif

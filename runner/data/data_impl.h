@@ -159,4 +159,31 @@ struct rd_dataset {
     rd_block block[2]; /* memory of start, of members */
 };
 
+/* ---- batches of about the same number of target tokens (token_order.c) ---- */
+
+/* A sample of a sorted window. */
+typedef struct rd_window_item {
+    int64_t id;
+    int64_t place; /* index in the list that the windows were made of */
+    int64_t at;    /* position in the window before it was sorted */
+    int64_t tokens, length;
+} rd_window_item;
+
+typedef struct rd_windows rd_windows;
+
+/* Puts n samples of a dataset with target tokens into batches. list: their ids, borrowed; NULL: 0
+ * .. n - 1. part: the number of the epoch's part, from 0. The caller owns *out. */
+rd_code rd_windows_new(const rd_dataset *d, const uint32_t *list, int64_t n, int64_t tokens,
+                       uint64_t seed, int64_t epoch, int part, rd_windows **out, rd_status *st);
+void rd_windows_free(rd_windows *w); /* NULL is fine */
+int64_t rd_windows_n_batches(const rd_windows *w);
+/* Returns the number of samples of the largest window. */
+int64_t rd_windows_longest(const rd_windows *w);
+/* Returns the samples of batch k and their number. Borrowed until the next call. */
+const rd_window_item *rd_windows_batch(rd_windows *w, int64_t k, int64_t *n);
+/* Returns the place of the i-th sample of the permutation. */
+int64_t rd_windows_place(const rd_windows *w, int64_t i);
+/* Does what rd_order_count_tokens says. */
+void rd_windows_count(rd_windows *w, int64_t samples, rd_order_tokens *out);
+
 #endif

@@ -29,6 +29,11 @@ const rd_dataset_def *rd_dataset_def_of(const rd_dataset *d)
 {
     return d->def;
 }
+int64_t rd_dataset_kept(const rd_dataset *d)
+{
+    return d->kept;
+}
+
 void *rd_dataset_self(const rd_dataset *d)
 {
     return d->self;

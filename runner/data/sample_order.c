@@ -9,6 +9,8 @@
  * Where the global batch changes within an epoch, the samples that are left are found by going
  * through the earlier parts of the epoch, and are stored.
  *
+ * With `tokens` a batch is a number of target tokens instead: token_order.c.
+ *
  * With `independent` it does: each rank walks its own permutations, pass after pass, and an epoch
  * is a number of steps somewhere in these passes. */
 #include "data_impl.h"
@@ -34,10 +36,11 @@ struct rd_order {
     rd_key batch_key;
     int64_t ids_of; /* batch whose ids are in `ids`; -1: none */
     int64_t n_ids;
-    int64_t *ids;     /* [global_batch] */
-    item *items;      /* [global_batch] for sorting; NULL: samples have no length */
-    int64_t *from;    /* [size + 1] independent: where the batch of each rank starts in ids */
-    int64_t per_pass; /* independent: number of batches in one pass of a rank */
+    rd_windows *windows; /* owned; tokens: the batches; else NULL */
+    int64_t *ids;        /* [global_batch] */
+    item *items;         /* [global_batch] for sorting; NULL: samples have no length */
+    int64_t *from;       /* [size + 1] independent: where the batch of each rank starts in ids */
+    int64_t per_pass;    /* independent: number of batches in one pass of a rank */
 };
 
 static rd_code keep_file_order(rd_order *o, rd_status *st)
@@ -67,6 +70,8 @@ static rd_code check_rules(const rd_dataset *d, int64_t global_batch, const rd_o
                        " of '%s' are skipped for their length; raise the bucket "
                        "limits",
                        d->count, d->def->name);
+    if (r->tokens > 0 && (!r->shuffle || r->independent || !d->def->tokens))
+        return rd_fail(st, RD_EBUG, "batches by target tokens of '%s'", d->def->name);
     if (!r->independent) return RD_OK;
     if (r->size < 1 || global_batch % r->size != 0)
         return rd_fail(st, RD_EBUG, "a global batch of %" PRId64 " for %d ranks", global_batch,
@@ -97,7 +102,10 @@ static rd_code count_batches(rd_order *o, rd_status *st)
     const rd_dataset *d = o->d;
     const rd_order_rules *r = &o->rules;
     const int64_t gb = o->global_batch;
-    if (r->independent) {
+    int64_t in_all;
+    if (r->tokens > 0) {
+        o->n_batches = rd_order_n_updates(d, r->tokens, &in_all);
+    } else if (r->independent) {
         const int64_t own = gb / r->size;
         o->per_pass = d->kept / own + (!r->drop_last && d->kept % own > 0);
         o->n_batches = d->kept / own / r->size;
@@ -172,6 +180,55 @@ static rd_code remove_part(rd_order *o, int k, const rd_order_part *p, rd_status
     return RD_OK;
 }
 
+/* Removes the batches by target tokens that part k used. What is left of a bucket is in the order
+ * of the permutation. */
+static rd_code remove_token_part(rd_order *o, int k, const rd_order_part *p, rd_status *st)
+{
+    const rd_dataset *d = o->d;
+    const uint32_t *list = k == 0 ? d->members : o->left;
+    const int64_t n = k == 0 ? d->kept : o->left_start[d->n_buckets];
+    rd_windows *w = NULL;
+    bool *used = calloc((size_t)n + 1, sizeof *used);
+    uint32_t *next = malloc((size_t)(d->kept + 1) * sizeof *next);
+    int64_t *end = calloc((size_t)d->n_buckets + 1, sizeof *end);
+    if (!d->def->tokens)
+        rd_fail(st, RD_EBUG, "a part by target tokens of '%s'", d->def->name);
+    else if (!used || !next || !end)
+        rd_fail(st, RD_EENV, "out of memory for the order of %" PRId64 " samples", n);
+    else
+        (void)rd_windows_new(d, list, n, p->tokens, p->seed, o->epoch, k, &w, st);
+    RD_TRY(st->code);
+    const bool ended = p->batches >= rd_windows_n_batches(w);
+    for (int64_t b = 0; b < p->batches && !ended; b++) {
+        int64_t m;
+        const rd_window_item *x = rd_windows_batch(w, b, &m);
+        for (int64_t i = 0; i < m; i++) used[x[i].place] = true;
+    }
+    for (int pass = 0; pass < 2; pass++) { /* count, then fill */
+        for (int64_t i = 0; i < n && !ended; i++) {
+            const int64_t place = rd_windows_place(w, i), id = list ? list[place] : place;
+            if (used[place]) continue;
+            const int b = d->def->bucket(d->self, id);
+            if (pass == 0)
+                end[b + 1]++;
+            else
+                next[end[b]++] = (uint32_t)id;
+        }
+        if (pass == 1) break;
+        for (int b = 0; b < d->n_buckets; b++) end[b + 1] += end[b];
+        memcpy(o->left_start, end, (size_t)(d->n_buckets + 1) * sizeof *end);
+    }
+    free(o->left);
+    o->left = next;
+    next = NULL;
+done:
+    rd_windows_free(w);
+    free(used);
+    free(next);
+    free(end);
+    return st->code;
+}
+
 /* Finds the samples that the parts before have not used, and cuts them into batches. */
 static rd_code take_left(rd_order *o, rd_status *st)
 {
@@ -187,8 +244,11 @@ static rd_code take_left(rd_order *o, rd_status *st)
         if (r->parts[k].global_batch < 1 || r->parts[k].batches < 0)
             return rd_fail(st, RD_EBUG, "a part of %" PRId64 " batches of %" PRId64 " samples",
                            r->parts[k].batches, r->parts[k].global_batch);
-        if (remove_part(o, k, &r->parts[k], st) != RD_OK) return st->code;
+        if ((r->parts[k].tokens > 0 ? remove_token_part : remove_part)(o, k, &r->parts[k], st) !=
+            RD_OK)
+            return st->code;
     }
+    if (r->tokens > 0) return RD_OK;
     o->batch_key = key_of_batches(o, o->seed, r->n_parts);
     o->n_batches = cut_buckets(o->left_start, d->n_buckets, o->global_batch, r->drop_last,
                                o->first_batch);
@@ -210,16 +270,25 @@ rd_code rd_order_new(const rd_dataset *d, uint64_t seed, int64_t epoch, int64_t 
     o->rules = *rules;
     o->ids_of = -1;
     o->batch_key = key_of_batches(o, seed, 0);
-    /* independent: several ranks may have the same sample in one batch */
-    const int64_t capacity = global_batch < d->kept || rules->independent ? global_batch : d->kept;
-    o->ids = malloc((size_t)(capacity + 1) * sizeof *o->ids);
-    o->items = d->def->length ? malloc((size_t)(capacity + 1) * sizeof *o->items) : NULL;
     o->first_batch = calloc((size_t)d->n_buckets + 1, sizeof *o->first_batch);
-    o->from = calloc((size_t)(rules->independent ? rules->size : 0) + 1, sizeof *o->from);
-    if (!o->ids || !o->first_batch || !o->from || (d->def->length && !o->items))
-        RD_TRY(rd_fail(st, RD_EENV, "out of memory for a batch of %" PRId64 " samples", capacity));
+    if (!o->first_batch) RD_TRY(rd_fail(st, RD_EENV, "out of memory"));
     RD_TRY(count_batches(o, st));
     if (rules->n_parts > 0) RD_TRY(take_left(o, st));
+    if (rules->tokens > 0) {
+        RD_TRY(rd_windows_new(d, o->left ? o->left : d->members,
+                              o->left ? o->left_start[d->n_buckets] : d->kept, rules->tokens, seed,
+                              epoch, rules->n_parts, &o->windows, st));
+        o->n_batches = rd_windows_n_batches(o->windows);
+    }
+    /* independent: several ranks may have the same sample in one batch */
+    const int64_t capacity = o->windows ? rd_windows_longest(o->windows)
+                             : global_batch < d->kept || rules->independent ? global_batch
+                                                                            : d->kept;
+    o->ids = malloc((size_t)(capacity + 1) * sizeof *o->ids);
+    o->items = d->def->length ? malloc((size_t)(capacity + 1) * sizeof *o->items) : NULL;
+    o->from = calloc((size_t)(rules->independent ? rules->size : 0) + 1, sizeof *o->from);
+    if (!o->ids || !o->from || (d->def->length && !o->items))
+        RD_TRY(rd_fail(st, RD_EENV, "out of memory for a batch of %" PRId64 " samples", capacity));
     o->rules.parts = NULL;
     if (!rules->shuffle && !rules->independent) RD_TRY(keep_file_order(o, st));
     *out = o;
@@ -232,6 +301,7 @@ done:
 void rd_order_free(rd_order *o)
 {
     if (!o) return;
+    rd_windows_free(o->windows);
     free(o->first_batch);
     free(o->left);
     free(o->left_start);
@@ -254,7 +324,8 @@ int64_t rd_order_n_whole(const rd_order *o)
 
 int64_t rd_order_n_samples(const rd_order *o)
 {
-    const bool whole = o->rules.independent || (o->rules.shuffle && o->rules.drop_last);
+    const bool whole = o->rules.independent ||
+                       (o->rules.shuffle && o->rules.drop_last && !o->windows);
     const int64_t used = o->left ? o->d->kept - o->left_start[o->d->n_buckets] : 0;
     return whole ? used + o->n_batches * o->global_batch : o->d->kept;
 }
@@ -312,15 +383,30 @@ static int64_t fill_in_order(const rd_order *o, int64_t k)
     return m;
 }
 
+static int64_t fill_by_tokens(const rd_order *o, int64_t k)
+{
+    int64_t n;
+    const rd_window_item *x = rd_windows_batch(o->windows, k, &n);
+    for (int64_t i = 0; i < n; i++) o->ids[i] = x[i].id;
+    return n;
+}
+
+void rd_order_count_tokens(const rd_order *o, int64_t samples, rd_order_tokens *out)
+{
+    *out = (rd_order_tokens){0};
+    if (o->windows) rd_windows_count(o->windows, samples, out);
+}
+
 const int64_t *rd_order_batch(const rd_order *o, int64_t k, int64_t *n)
 {
     rd_assert(k >= 0 && k < o->n_batches);
     if (k != o->ids_of) {
         /* The ids of the last batch are kept: callers ask for its size and then deal it. */
         rd_order *w = (rd_order *)(uintptr_t)o;
-        w->n_ids = o->rules.independent ? fill_independent(o, k)
-                   : o->rules.shuffle   ? fill_shuffled(o, k)
-                                        : fill_in_order(o, k);
+        w->n_ids = o->windows             ? fill_by_tokens(o, k)
+                   : o->rules.independent ? fill_independent(o, k)
+                   : o->rules.shuffle     ? fill_shuffled(o, k)
+                                          : fill_in_order(o, k);
         w->ids_of = k;
     }
     *n = o->n_ids;
@@ -350,35 +436,45 @@ static int64_t deal_run(const rd_order *o, int64_t n, int rank, int size, int64_
     return (end < n ? end : n) - *from;
 }
 
+/* Deals back and forth: ranks 0 .. size - 1, then size - 1 .. 0, so that no rank always gets the
+ * longer one. */
+static bool is_dealt(int64_t i, int rank, int size)
+{
+    const int64_t row = i / size, col = i % size;
+    return (row % 2 == 0 ? col : size - 1 - col) == rank;
+}
+
+/* Deals the samples that a rank holds among its micro-batches. *here: number of them so far. */
+static bool deal_shard(const rd_order *o, int64_t id, int64_t *here, int rank, int size)
+{
+    const int n_own = o->rules.n_own > 0 ? o->rules.n_own : 1;
+    return id % (size / n_own) == rank / n_own && is_dealt((*here)++, rank % n_own, n_own);
+}
+
 static int64_t deal_by_length(const rd_order *o, const int64_t *batch, int64_t n, int rank,
                               int size, int64_t *ids)
 {
-    int64_t mine = 0;
+    int64_t mine = 0, here = 0;
     for (int64_t i = 0; i < n; i++)
         o->items[i] = (item){batch[i], o->d->def->length(o->d->self, batch[i]), i};
     qsort(o->items, (size_t)n, sizeof *o->items, longest_first);
     for (int64_t i = 0; i < n; i++) {
-        if (o->d->sharded) {
-            if (o->items[i].id % size == rank) ids[mine++] = o->items[i].id;
-            continue;
-        }
-        /* Back and forth: ranks 0 .. size - 1, then size - 1 .. 0, so that no rank always gets the
-         * longer one. */
-        const int64_t row = i / size, col = i % size;
-        if ((row % 2 == 0 ? col : size - 1 - col) == rank) ids[mine++] = o->items[i].id;
+        const int64_t id = o->items[i].id;
+        if (o->d->sharded ? deal_shard(o, id, &here, rank, size) : is_dealt(i, rank, size))
+            ids[mine++] = id;
     }
     return mine;
 }
 
 int64_t rd_order_deal(const rd_order *o, int64_t k, int rank, int size, int64_t *ids)
 {
-    int64_t n, from, mine = 0;
+    int64_t n, from, mine = 0, here = 0;
     rd_assert(rank >= 0 && rank < size);
     const int64_t *batch = rd_order_batch(o, k, &n);
     const bool by_length = o->d->def->length != NULL;
     if (o->d->sharded && !by_length) {
         for (int64_t i = 0; i < n; i++)
-            if (batch[i] % size == rank) ids[mine++] = batch[i];
+            if (deal_shard(o, batch[i], &here, rank, size)) ids[mine++] = batch[i];
         return mine;
     }
     if (by_length && !o->rules.independent) return deal_by_length(o, batch, n, rank, size, ids);

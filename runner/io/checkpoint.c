@@ -205,7 +205,8 @@ static rd_code check_position(const json_t *m, rd_status *st)
             return rd_fail(st, RD_ECKPT, "%s: a part has no 'global_batch' or 'batches'",
                            manifest_name);
         if (check_number(part, "global_batch", 1, true, st) != RD_OK ||
-            check_number(part, "batches", 0, true, st) != RD_OK)
+            check_number(part, "batches", 0, true, st) != RD_OK ||
+            check_number(part, "batch_tokens", 1, true, st) != RD_OK)
             return st->code;
     }
     if (check_number(schedule, "step", 0, true, st) != RD_OK ||
@@ -238,12 +239,19 @@ static rd_code check_progress(const json_t *m, rd_status *st)
     static const struct {
         const char *key;
         json_int_t low;
-    } whole[] = {{"step", 0},           {"updates", 0},
-                 {"skipped", 0},        {"epoch", 0},
-                 {"batch", 0},          {"samples", 0},
-                 {"global_batch", 0},   {"best_step", -1},
-                 {"best_before", -1},   {"loss_scale_good_steps", 0},
-                 {"skipped_in_row", 0}, {"bad_in_row", 0},
+    } whole[] = {{"step", 0},
+                 {"updates", 0},
+                 {"skipped", 0},
+                 {"epoch", 0},
+                 {"batch", 0},
+                 {"samples", 0},
+                 {"global_batch", 0},
+                 {"batch_tokens", 1},
+                 {"best_step", -1},
+                 {"best_before", -1},
+                 {"loss_scale_good_steps", 0},
+                 {"skipped_in_row", 0},
+                 {"bad_in_row", 0},
                  {"diverging", 0}},
       of_plateau[] = {{"wait", 0}, {"cooldown", 0}, {"cuts", 0}};
     const json_t *plateau = json_object_get(m, "plateau"),

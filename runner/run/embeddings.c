@@ -32,8 +32,7 @@ struct embeddings {
 static bool by_rows(const rd_run *r, const rd_param *p)
 {
     const run_sparse rule = r->config.sparse_embeddings;
-    const double samples = (double)r->config.batch_size * r->world->size *
-                           (double)r->config.iter_size;
+    const double samples = (double)run_update_samples(r);
     if (!(p->flags & RD_PARAM_ROWS) || p->n_dim != 2 || rule == RUN_SPARSE_NEVER) return false;
     if (rule == RUN_SPARSE_ALWAYS) return true;
     return p->n >= (int64_t)(LEAST_BYTES / sizeof(float)) &&

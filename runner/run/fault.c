@@ -3,6 +3,7 @@
  *
  *     RD_FAULT=KIND:RANK:STEP:PHASE   environment of all ranks; PHASE as rd_phase_name gives it;
  *                                     more faults after commas
+ *     KIND:RANK:STEP:PHASE:N          the same, when the phase begins for the Nth time in that step
  *
  *     kill, stop, exit     ends the process: SIGKILL, SIGSTOP, _exit without a message
  *     hang, slow           sleeps for ever; for 1.5 seconds
@@ -27,16 +28,21 @@ typedef struct fault {
     char kind[16], phase[16];
     int rank;
     long long step;
+    long long nth; /* 0: each time */
 } fault;
 
 static bool wanted(const rd_run *r, rd_phase phase, int64_t step, fault *f)
 {
+    static long long begun; /* number of times that the phase of a fault with N began */
     const char *text = getenv("RD_FAULT");
-    for (; text && *text; text += strcspn(text, ","), text += *text == ',')
-        if (sscanf(text, "%15[a-z]:%d:%lld:%15[a-z]", f->kind, &f->rank, &f->step, f->phase) == 4 &&
+    for (; text && *text; text += strcspn(text, ","), text += *text == ',') {
+        f->nth = 0;
+        if (sscanf(text, "%15[a-z]:%d:%lld:%15[a-z]:%lld", f->kind, &f->rank, &f->step, f->phase,
+                   &f->nth) >= 4 &&
             f->rank == r->world->rank && f->step == step &&
-            strcmp(f->phase, rd_phase_name(phase)) == 0)
+            strcmp(f->phase, rd_phase_name(phase)) == 0 && (f->nth == 0 || ++begun == f->nth))
             return true;
+    }
     return false;
 }
 

@@ -29,8 +29,18 @@ static void hex(uint64_t v, char out[20])
 /* Returns the number of samples of a step, where each batch counts as full. */
 static int64_t step_samples(const rd_run *r)
 {
-    const int64_t n = r->global_batch * r->config.iter_size;
+    const int64_t n = run_update_samples(r);
     return n < most_samples ? n : most_samples;
+}
+
+static json_t *describe_part(const rd_order_part *p)
+{
+    json_t *o = json_pack("{s:I, s:I, s:I, s:b}", "global_batch", (json_int_t)p->global_batch,
+                          "batches", (json_int_t)p->batches, "seed", (json_int_t)p->seed,
+                          "drop_last_batch", (int)p->drop_last);
+    if (p->tokens > 0)
+        (void)json_object_set_new(o, "batch_tokens", json_integer((json_int_t)p->tokens));
+    return o;
 }
 
 /* Adds what a later start needs to go on with another global batch. */
@@ -40,11 +50,7 @@ static void describe_position(const rd_run *r, json_t *m)
     if (p->n_parts > 0) {
         json_t *list = json_array();
         for (int i = 0; i < p->n_parts; i++)
-            (void)json_array_append_new(
-                list, json_pack("{s:I, s:I, s:I, s:b}", "global_batch",
-                                (json_int_t)p->part[i].global_batch, "batches",
-                                (json_int_t)p->part[i].batches, "seed", (json_int_t)p->part[i].seed,
-                                "drop_last_batch", (int)p->part[i].drop_last));
+            (void)json_array_append_new(list, describe_part(&p->part[i]));
         (void)json_object_set_new(m, "parts", list);
     }
     (void)json_object_set_new(m, "schedule",
@@ -77,6 +83,9 @@ static json_t *resume_describe(const rd_run *r)
                           r->model->name, "optimizer", r->optim ? rd_optim_def(r->optim)->name : "",
                           "src_vocab_hash", src, "tgt_vocab_hash", tgt);
     if (!m) return NULL;
+    if (r->config.batch_tokens > 0)
+        (void)json_object_set_new(m, "batch_tokens",
+                                  json_integer((json_int_t)r->config.batch_tokens));
     describe_position(r, m);
     if (r->train_data)
         (void)json_object_set_new(
@@ -383,6 +392,7 @@ static bool take_parts(run_progress *p, const json_t *m)
         p->part[p->n_parts++] = (rd_order_part){
             .global_batch = meta_int(part, "global_batch", 1),
             .batches = meta_int(part, "batches", 0),
+            .tokens = meta_int(part, "batch_tokens", 0),
             .seed = (uint64_t)meta_int(part, "seed", 0),
             .drop_last = json_is_true(json_object_get(part, "drop_last_batch"))};
     }
@@ -429,9 +439,12 @@ static void keep_position(rd_run *r, const json_t *m)
     const json_t *dropped = json_object_get(json_object_get(m, "config"), "drop_last_batch");
     const rd_order_part was = {.global_batch = meta_int(m, "global_batch", 0),
                                .batches = p->batch,
+                               .tokens = meta_int(m, "batch_tokens", 0),
                                .seed = (uint64_t)meta_int(m, "seed", (int64_t)r->seed),
                                .drop_last = json_is_true(dropped)};
-    const bool resized = was.global_batch != r->global_batch;
+    const int64_t tokens = r->config.batch_tokens;
+    const bool resized = was.tokens != tokens ||
+                         (tokens == 0 && was.global_batch != r->global_batch);
     if (was.global_batch == 0) return;
     if (r->config.sampling == RUN_SAMPLING_INDEPENDENT) {
         p->n_parts = 0;
@@ -448,9 +461,11 @@ static void keep_position(rd_run *r, const json_t *m)
     }
     if (resized)
         rd_info(r->log,
-                "the global batch was %" PRId64 " and is %" PRId64 ": the samples of epoch %" PRId64
-                " that are left are put into batches anew",
-                was.global_batch, r->global_batch, p->epoch + 1);
+                "the global batch was %" PRId64 " %s and is %" PRId64
+                " %s: the samples of epoch %" PRId64 " that are left are put into batches anew",
+                was.tokens > 0 ? was.tokens : was.global_batch,
+                was.tokens > 0 ? "tokens" : "samples", tokens > 0 ? tokens : r->global_batch,
+                tokens > 0 ? "tokens" : "samples", p->epoch + 1);
     p->part[p->n_parts++] = was;
     p->batch = 0;
 }

@@ -44,7 +44,10 @@ typedef struct run_config {
     /* model and batches */
     const char *model;
     const char *dataset; /* NULL or "": the model's default */
-    int64_t batch_size;
+    bool has_batch_size, has_batch_tokens, has_batch_sentences;
+    int64_t batch_size;      /* samples of a rank; 0: one of the next two */
+    int64_t batch_tokens;    /* target tokens of an update on all ranks; 0: not given */
+    int64_t batch_sentences; /* samples of an update on all ranks; 0: not given */
     bool has_eval_batch_size;
     int64_t eval_batch_size; /* batch_size where the key is not given */
     int64_t infer_batch_size;
@@ -198,8 +201,10 @@ struct rd_run {
     rd_optim_config optim_config;
     rd_schedule_config schedule_config;
     uint64_t seed;
-    int64_t global_batch; /* samples of a forward pass on all ranks */
-    rd_strbuf notices;    /* owned; changes that the mode forced on the config, for the banner */
+    /* Number of samples that all ranks take from the order at a time: those of a forward pass, or of
+     * an update if the config gives batch_tokens (then on average) or batch_sentences. */
+    int64_t global_batch;
+    rd_strbuf notices; /* owned; changes that the mode forced on the config, for the banner */
 
     /* data; owned */
     rd_dataset *train_data;
@@ -260,6 +265,19 @@ bool run_is_image(const rd_run *r);
 
 /* Is deterministic "any"? */
 bool run_any(const rd_run *r);
+
+/* Do batch_tokens or batch_sentences give the samples of an update, for any number of ranks? */
+bool run_batch_is_global(const rd_run *r);
+
+/* Returns the number of global batches of an update. */
+int64_t run_batches(const rd_run *r);
+
+/* Returns the number of samples of an update, where each batch counts as full. */
+int64_t run_update_samples(const rd_run *r);
+
+/* Returns the number of ranks by which the schedule scales rates and steps: 1 if the number of
+ * ranks does not change an update. */
+int run_schedule_ranks(const rd_run *r);
 
 /* Returns the peak memory of this process so far. */
 double run_peak_bytes(void);

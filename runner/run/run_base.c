@@ -39,6 +39,27 @@ bool run_owns_logdir(const rd_run *r)
            now[1] == r->lock_mark[1];
 }
 
+bool run_batch_is_global(const rd_run *r)
+{
+    return r->config.has_batch_tokens || r->config.has_batch_sentences;
+}
+
+int64_t run_batches(const rd_run *r)
+{
+    return run_batch_is_global(r) ? 1 : r->config.iter_size;
+}
+
+int64_t run_update_samples(const rd_run *r)
+{
+    int64_t n;
+    return __builtin_mul_overflow(r->global_batch, run_batches(r), &n) ? INT64_MAX : n;
+}
+
+int run_schedule_ranks(const rd_run *r)
+{
+    return run_batch_is_global(r) ? 1 : r->world->size;
+}
+
 bool run_any(const rd_run *r)
 {
     return r->config.deterministic == RUN_DETERMINISTIC_ANY;

@@ -37,10 +37,19 @@ static const rd_option run_rows[] = {
     RD_OPT_INT(
         run_config, batch_size, batch_size, NULL, 1, 1 << 24,
         "samples per rank and forward pass; the global batch is this times the number of ranks",
-        RD_REQUIRED(ANY_TRAIN | RD_MODE_EVAL | RD_MODE_BENCH)),
+        RD_REQUIRED(RD_MODE_BENCH), RD_GIVEN(run_config, has_batch_size)),
+    RD_OPT_INT(run_config, batch_tokens, batch_tokens, NULL, 1, 1e12,
+               "in place of batch_size: an update of all ranks has about this number of target "
+               "tokens (words and end tokens), in sentences of similar length. Ranks and iter_size "
+               "only share its work",
+               RD_GIVEN(run_config, has_batch_tokens)),
+    RD_OPT_INT(run_config, batch_sentences, batch_sentences, NULL, 1, 1 << 30,
+               "in place of batch_size: number of samples of an update of all ranks, which ranks "
+               "and iter_size share",
+               RD_GIVEN(run_config, has_batch_sentences)),
     RD_OPT_INT(run_config, eval_batch_size, eval_batch_size, NULL, 1, 1 << 24,
-               "samples per rank and forward pass in evaluation; default: batch_size. The figures "
-               "do not depend on the number of ranks",
+               "samples per rank and forward pass in evaluation; default: batch_size, else 64. "
+               "The figures do not depend on the number of ranks",
                RD_GIVEN(run_config, has_eval_batch_size)),
     RD_OPT_INT(run_config, infer_batch_size, infer_batch_size, "64", 1, 1 << 24,
                "sentences decoded at a time in infer mode; the output does not depend on it"),
@@ -54,7 +63,8 @@ static const rd_option run_rows[] = {
                RD_GIVEN(run_config, has_num_epochs)),
     RD_OPT_INT(run_config, iter_size, iter_size, "1", 1, 1 << 20,
                "number of global batches whose gradients are added before an update: a larger "
-               "batch without more memory"),
+               "batch without more memory. With batch_tokens or batch_sentences: number of parts "
+               "in which a rank computes its share of an update, which stays the same"),
     RD_OPT_ENUM(
         run_config, dtype, dtype, "\"float32\"", dtypes,
         "mixed: matrix products take bfloat16 inputs; sums, weights and optimizer stay float32"),

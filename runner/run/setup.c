@@ -73,7 +73,14 @@ done:
 static void warn_of_scaling(rd_run *r)
 {
     const rd_schedule_config *c = &r->schedule_config;
-    const double factor = rd_schedule_factor(c, r->world->size);
+    const double factor = rd_schedule_factor(c, run_schedule_ranks(r));
+    if (rd_config_has(r->keys, "lr_scaling") && run_batch_is_global(r) &&
+        c->lr_scaling != RD_SCALE_NONE)
+        rd_strbuf_printf(&r->notices,
+                         "lr_scaling %s is without effect: '%s' means the same update for every "
+                         "number of ranks\n",
+                         rd_option_word(&rd_group_schedule, "lr_scaling", (int)c->lr_scaling),
+                         r->config.has_batch_tokens ? "batch_tokens" : "batch_sentences");
     if (factor <= 1.0 || !rd_config_has(r->keys, "num_gpus") ||
         rd_config_has(r->keys, "lr_scaling"))
         return;
@@ -115,7 +122,7 @@ static rd_code check_any(rd_run *r, rd_status *st)
                        "%s: 'micro_batches' %" PRId64
                        " cannot be shared by %d ranks; start 1, 2, 4, ... ranks, at most as many",
                        rd_config_where(r->keys, "micro_batches"), r->config.micro_batches, w->size);
-    if (r->config.micro_batches > r->global_batch)
+    if (!r->config.has_batch_tokens && r->config.micro_batches > r->global_batch)
         return rd_fail(st, RD_EUSAGE,
                        "%s: a global batch of %" PRId64 " samples has no %" PRId64
                        " 'micro_batches'",
@@ -123,7 +130,7 @@ static rd_code check_any(rd_run *r, rd_status *st)
                        r->config.micro_batches);
     if (r->config.iter_size > 1)
         return rd_fail(st, RD_EUSAGE,
-                       "%s: 'iter_size' with 'deterministic' any; a larger batch_size with more "
+                       "%s: 'iter_size' with 'deterministic' any; a larger batch with more "
                        "'micro_batches' needs no more memory either",
                        rd_config_where(r->keys, "iter_size"));
     if (r->config.sampling == RUN_SAMPLING_INDEPENDENT || r->cli->split_data_per_rank)
@@ -151,6 +158,74 @@ static rd_code check_any(rd_run *r, rd_status *st)
     return st->code;
 }
 
+/* Checks the keys that give the size of a batch, and computes the global batch. That of
+ * batch_tokens is known with the data (setup_updates). */
+static rd_code check_batch(rd_run *r, rd_status *st)
+{
+    const run_config *c = &r->config;
+    const char *global = c->has_batch_tokens ? "batch_tokens" : "batch_sentences";
+    const bool train = r->mode == RD_MODE_TRAIN || r->mode == RD_MODE_TRAIN_EVAL;
+    if (!c->has_eval_batch_size) r->config.eval_batch_size = c->has_batch_size ? c->batch_size : 64;
+    if (!train && r->mode != RD_MODE_BENCH) return RD_OK;
+    if (train && c->has_batch_tokens + c->has_batch_sentences + c->has_batch_size > 1)
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: '%s' beside '%s', which %s; remove one of them (--set %s=null)",
+                       rd_config_where(r->keys, global), global,
+                       c->has_batch_size ? "batch_size" : "batch_sentences",
+                       c->has_batch_size ? "is the batch of one rank" : "counts samples",
+                       c->has_batch_size ? "batch_size" : "batch_sentences");
+    if (train && !c->has_batch_size && !run_batch_is_global(r))
+        return rd_fail(st, RD_EUSAGE,
+                       "missing key 'batch_size': the samples of a rank and forward pass; add it "
+                       "to the config, or 'batch_tokens' or 'batch_sentences', which count those "
+                       "of all ranks");
+    if (train && run_batch_is_global(r) && c->sampling == RUN_SAMPLING_INDEPENDENT)
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: 'sampling' independent has a batch for each rank, and '%s' is that of "
+                       "all ranks; use batch_size, or sampling shard",
+                       rd_config_where(r->keys, "sampling"), global);
+    if (c->has_batch_sentences && train)
+        r->global_batch = c->batch_sentences;
+    else if (c->has_batch_tokens && train)
+        r->global_batch = 1; /* until setup_updates */
+    else if (__builtin_mul_overflow(c->batch_size, (int64_t)r->world->size, &r->global_batch))
+        return rd_fail(st, RD_EUSAGE,
+                       "batch_size %" PRId64 " times %d ranks: the global batch is too large",
+                       c->batch_size, r->world->size);
+    if (r->global_batch < r->world->size && c->has_batch_sentences && train)
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: 'batch_sentences' %" PRId64 " is less than one sample for each of %d "
+                       "ranks; start fewer ranks",
+                       rd_config_where(r->keys, "batch_sentences"), c->batch_sentences,
+                       r->world->size);
+    return RD_OK;
+}
+
+rd_code setup_updates(rd_run *r, rd_status *st)
+{
+    const rd_dataset *d = r->train_data;
+    const int64_t tokens = r->config.batch_tokens;
+    int64_t in_all, samples = 0;
+    if (!r->config.has_batch_tokens) return RD_OK;
+    const int64_t n = rd_order_n_updates(d, tokens, &in_all);
+    if (!rd_dataset_def_of(d)->tokens) {
+        rd_fail(st, RD_EUSAGE,
+                "%s: 'batch_tokens' counts target tokens, which the samples of '%s' do not have; "
+                "use batch_sentences, which counts samples",
+                rd_config_where(r->keys, "batch_tokens"), rd_dataset_def_of(d)->name);
+    } else if (n > 0) {
+        samples = rd_dataset_kept(d);
+        r->global_batch = (2 * samples + n) / (2 * n);
+        if (run_any(r) && r->config.micro_batches > r->global_batch)
+            rd_fail(st, RD_EUSAGE,
+                    "%s: an update of %" PRId64 " target tokens has %" PRId64
+                    " samples on average, too few for %" PRId64 " 'micro_batches'",
+                    rd_config_where(r->keys, "micro_batches"), tokens, r->global_batch,
+                    r->config.micro_batches);
+    }
+    return run_agree(r, st);
+}
+
 rd_code setup_config(rd_run *r, rd_status *st)
 {
     r->mode = r->cli->mode_bit == RD_MODE_PLAN ? RD_MODE_BENCH
@@ -158,7 +233,7 @@ rd_code setup_config(rd_run *r, rd_status *st)
                                                : r->cli->mode_bit;
     RD_TRY(force_keys(r, st));
     RD_TRY(rd_config_read(r->keys, &rd_group_run, r->mode, &r->config, st));
-    if (!r->config.has_eval_batch_size) r->config.eval_batch_size = r->config.batch_size;
+    RD_TRY(check_batch(r, st));
     rd_retries_allow((int)r->config.read_retries);
     r->seed = (uint64_t)r->config.seed;
     RD_TRY(find_model(r, st));
@@ -176,10 +251,6 @@ rd_code setup_config(rd_run *r, rd_status *st)
                              r->schedule_config.learning_rate);
     }
     if (r->mode == RD_MODE_EVAL || r->mode == RD_MODE_TRAIN_EVAL) RD_TRY(find_metric(r, st));
-    if (__builtin_mul_overflow(r->config.batch_size, (int64_t)r->world->size, &r->global_batch))
-        rd_fail(st, RD_EUSAGE,
-                "batch_size %" PRId64 " times %d ranks: the global batch is too large",
-                r->config.batch_size, r->world->size);
     if (st->code == RD_OK && (r->mode == RD_MODE_TRAIN || r->mode == RD_MODE_TRAIN_EVAL))
         (void)check_any(r, st);
 done:

@@ -11,6 +11,9 @@ rd_code setup_config(rd_run *r, rd_status *st);
 /* Collective. Opens a split of the config's dataset. The caller owns *out. */
 rd_code setup_data(rd_run *r, rd_split split, rd_dataset **out, rd_status *st);
 
+/* Collective. With batch_tokens: computes the global batch from the training data. */
+rd_code setup_updates(rd_run *r, rd_status *st);
+
 /* Collective. Makes device, model, parameters and tape; with_optim: also optimizer and exchange. */
 rd_code setup_model(rd_run *r, const rd_data_spec *spec, bool with_optim, rd_status *st);
 

@@ -1,6 +1,6 @@
 /* stepper.c -- one step, on all ranks.
  *
- *     for each of iter_size global batches:
+ *     for each of iter_size global batches, or of iter_size parts of one (batch_tokens):
  *         this rank's samples -> forward -> backward; gradients of sums add up
  *     control block: sums and requests of all ranks
  *     gradients: sum over all ranks
@@ -41,9 +41,14 @@ void stepper_init(stepper *s, rd_run *r)
                    .now = {.batch = -1},
                    .next = {.batch = -1},
                    .after = {.batch = -1}};
-    if (run_any(r) && r->mode != RD_MODE_BENCH) {
+    if (r->mode == RD_MODE_BENCH) return;
+    if (run_any(r)) {
         s->n_micro_batches = r->config.micro_batches;
         s->n_own = s->n_micro_batches / r->world->size;
+        s->by_tree = s->n_own > 1;
+    } else if (run_batch_is_global(r)) {
+        s->n_own = r->config.iter_size;
+        s->n_micro_batches = s->n_own * r->world->size;
     }
 }
 
@@ -67,14 +72,17 @@ void stepper_release(stepper *s)
     rd_strbuf_release(&s->predicted);
 }
 
-static rd_code new_order(const rd_run *r, int64_t epoch, rd_order **out, rd_status *st)
+static rd_code new_order(const stepper *s, int64_t epoch, rd_order **out, rd_status *st)
 {
+    const rd_run *r = s->run;
     const bool now = epoch == r->progress.epoch;
     const rd_order_rules rules = {.shuffle = true,
                                   .drop_last = r->config.drop_last_batch,
                                   .unit = (int64_t)run_real(r, "batch_norm_samples", 0.0),
                                   .independent = r->config.sampling == RUN_SAMPLING_INDEPENDENT,
                                   .size = r->world->size,
+                                  .tokens = r->config.batch_tokens,
+                                  .n_own = (int)s->n_own,
                                   .parts = r->progress.part,
                                   .n_parts = now ? r->progress.n_parts : 0};
     return rd_order_new(r->train_data, r->seed, epoch, r->global_batch, &rules, out, st);
@@ -91,7 +99,7 @@ static rd_code take_order(stepper *s, rd_status *st)
         s->order = NULL;
     }
     s->order_epoch = -1;
-    if (!s->order) RD_TRY(new_order(s->run, epoch, &s->order, st));
+    if (!s->order) RD_TRY(new_order(s, epoch, &s->order, st));
     s->order_epoch = epoch;
 done:
     return st->code;
@@ -129,7 +137,7 @@ double stepper_epoch_share(const stepper *s)
 double stepper_step_share(const stepper *s)
 {
     const rd_run *r = s->run;
-    const double n = (double)r->config.iter_size;
+    const double n = (double)run_batches(r);
     return r->progress.n_parts == 0
                ? n / (double)rd_order_n_batches(s->order)
                : n * (double)r->global_batch / fmax(1.0, (double)rd_order_n_samples(s->order));
@@ -198,7 +206,7 @@ static rd_code announce(stepper *s, const step_share *from, step_share *out, rd_
         RD_TRY(deal(s, order, from->epoch, from->batch + 1, 0, out, st));
     } else {
         if (from->epoch + 1 >= s->n_epochs || from->epoch != s->order_epoch) return RD_OK;
-        if (!s->next_order) RD_TRY(new_order(r, from->epoch + 1, &s->next_order, st));
+        if (!s->next_order) RD_TRY(new_order(s, from->epoch + 1, &s->next_order, st));
         RD_TRY(deal(s, s->next_order, from->epoch + 1, 0, 0, out, st));
     }
     def->prepare(rd_dataset_self(r->train_data), out->ids, out->n, out->epoch);
@@ -406,6 +414,15 @@ done:
     return st->code;
 }
 
+/* Names the key that decides how much memory a forward pass takes. */
+static rd_code explain_memory(const rd_run *r, rd_status *st)
+{
+    const run_config *c = &r->config;
+    if (c->has_batch_tokens) return device_explain(r, "batch_tokens", c->batch_tokens, st);
+    if (c->has_batch_sentences) return device_explain(r, "batch_sentences", c->batch_sentences, st);
+    return device_explain(r, "batch_size", c->batch_size, st);
+}
+
 /* Computes this rank's micro-batches of one global batch. first: the step begins with it; ends: the
  * step ends with it; last: no batch follows. */
 static rd_code one_batch(stepper *s, bool first, bool ends, bool last, step_sums *out,
@@ -421,18 +438,18 @@ static rd_code one_batch(stepper *s, bool first, bool ends, bool last, step_sums
             return RD_OK; /* stepper_step reports it */
         RD_TRY(run_phase(r, RD_PHASE_COMPUTE, r->progress.step + 1, st));
         if (ends && j + 1 == s->n_own)
-            exchange_last(r->exchange, s->n_own > 1 ? add_last_micro_batch : NULL, s);
+            exchange_last(r->exchange, s->by_tree ? add_last_micro_batch : NULL, s);
         RD_TRY(device_recurs(r, graph_key(&b, first && j == 0, ends && j + 1 == s->n_own), st));
         (void)forward_backward(s, &b, out, st);
         (void)device_recurred(r, st);
-        RD_TRY(device_explain(r, "batch_size", r->config.batch_size, st));
+        RD_TRY(explain_memory(r, st));
         if (!s->make)
             RD_TRY(fetch_ahead(s, st));
         else if (!last || j + 1 < s->n_own)
             RD_TRY(device_send_ahead(
                 /* synthetic images are the same ones in every step */
                 r, &b, st));
-        if (j + 1 < s->n_own) RD_TRY(add_micro_batch(s, j, st));
+        if (s->by_tree && j + 1 < s->n_own) RD_TRY(add_micro_batch(s, j, st));
     }
 done:
     return st->code;
@@ -492,7 +509,7 @@ rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
     memcpy(s->since, r->times.seconds, sizeof s->since);
     s->crossed = false;
     exchange_begin(r->exchange);
-    for (int64_t i = 0; i < r->config.iter_size && s->lost.code == RD_OK; i++) {
+    for (int64_t i = 0; i < run_batches(r) && s->lost.code == RD_OK; i++) {
         if (!s->make) {
             const int64_t epoch = r->progress.epoch;
             RD_TRY(stepper_prepare(s, st));
@@ -503,7 +520,7 @@ rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
                 out->hash = 0.0; /* the position counts the hashes of the new epoch */
             }
         }
-        const bool ends = i + 1 == r->config.iter_size;
+        const bool ends = i + 1 == run_batches(r);
         RD_TRY(one_batch(s, i == 0, ends, ends && r->progress.step + 1 >= s->last_step, out, st));
     }
     exchange_settle(r->exchange);

@@ -42,9 +42,11 @@ struct stepper {
     int64_t n_epochs;     /* training ends before this epoch; INT64_MAX: no end */
     int64_t last_step;    /* training ends after this step; no batch is announced beyond it */
 
-    /* micro-batches of a global batch: one per rank, or those of key micro_batches */
+    /* micro-batches of a global batch: one per rank, or those of key micro_batches, or iter_size for
+     * each rank if the global batch is a whole update */
     int64_t n_micro_batches;
     int64_t n_own; /* of this rank */
+    bool by_tree;  /* their gradients are added along a fixed tree, else one after the other */
     /* owned; [span] where the gradients are stored: sums of 1, 2, 4, ... micro-batches. NULL: not
      * needed yet */
     float *sum[32];

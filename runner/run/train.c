@@ -36,7 +36,7 @@ static double rate_now(const trainer *t)
     const rd_run *r = t->run;
     const rd_schedule_point p = {
         .step = r->progress.step,
-        .n_ranks = r->world->size,
+        .n_ranks = run_schedule_ranks(r),
         .epoch = (double)r->progress.epoch + stepper_epoch_share(&t->stepper),
         .part = stepper_step_share(&t->stepper),
         .multiplier = r->schedule_config.has_plateau ? r->progress.plateau.factor : 1.0};
@@ -50,7 +50,8 @@ static void apply_plateau(trainer *t, const eval_result *v)
     const rd_figure f = r->schedule_config.plateau_monitor == RD_MONITOR_FIGURE
                             ? eval_main_figure(v)
                             : (rd_figure){"loss", v->loss, false};
-    const double rate = rate_now(t) / rd_schedule_factor(&r->schedule_config, r->world->size);
+    const double rate = rate_now(t) /
+                        rd_schedule_factor(&r->schedule_config, run_schedule_ranks(r));
     if (!rd_plateau_update(&r->schedule_config, &r->progress.plateau, f.value, f.higher_is_better,
                            rate))
         return;
@@ -470,8 +471,8 @@ static void find_origin(trainer *t)
                                  .epoch = (double)p->epoch + stepper_epoch_share(&t->stepper)};
     p->moved = false;
     c->origin_step = p->origin.step;
-    c->origin_base = (double)p->origin.samples /
-                     (double)(r->config.batch_size * r->config.iter_size);
+    c->origin_base = (double)p->origin.samples * run_schedule_ranks(r) /
+                     (double)run_update_samples(r);
     c->origin_epoch = p->origin.epoch;
 }
 
@@ -482,7 +483,7 @@ static void find_last_step(trainer *t)
     t->last_step = r->cli->max_steps;
     const int64_t n = rd_order_n_whole(t->stepper.order);
     rd_schedule_config *c = &r->schedule_config;
-    c->epoch_steps = (double)n / (double)r->config.iter_size;
+    c->epoch_steps = (double)n / (double)run_batches(r);
     find_origin(t);
     /* A schedule that does not set its own end ends here. So a shorter trial of the same config
      * keeps its learning rates. */
@@ -494,8 +495,27 @@ static void find_last_step(trainer *t)
     const int64_t epochs = r->config.num_epochs - r->progress.epoch;
     const int64_t n_now = rd_order_n_batches(t->stepper.order);
     const int64_t left = epochs > 0 ? (epochs - 1) * n + n_now - r->progress.batch : 0;
-    t->last_step = r->progress.step +
-                   (left > 0 ? (left + r->config.iter_size - 1) / r->config.iter_size : 0);
+    t->last_step = r->progress.step + (left > 0 ? (left + run_batches(r) - 1) / run_batches(r) : 0);
+}
+
+/* Prints the true target tokens of the updates, and those that a system with padding would compute
+ * for the same updates. Rank 0 only. */
+static void report_updates(const trainer *t)
+{
+    enum { SAMPLES = 1 << 18 }; /* they are sorted in a fraction of a second */
+    const rd_run *r = t->run;
+    rd_order_tokens k;
+    char mean[32], least[32], most[32], padded[32];
+    rd_order_count_tokens(t->stepper.order, SAMPLES, &k);
+    if (k.batches == 0) return;
+    rd_info(r->log,
+            "target tokens of an update: mean %s, min %s, max %s, in %" PRId64
+            " update%s; padded to the longest sentence of each update they would be %s (%.1f %% "
+            "more)",
+            rd_commas(round((double)k.tokens / (double)k.batches), mean),
+            rd_commas((double)k.least, least), rd_commas((double)k.most, most), k.batches,
+            RD_S(k.batches), rd_commas(round((double)k.padded / (double)k.batches), padded),
+            100.0 * (double)(k.padded - k.tokens) / (double)k.tokens);
 }
 
 static rd_code open_run(trainer *t, rd_status *st)
@@ -507,6 +527,7 @@ static rd_code open_run(trainer *t, rd_status *st)
     RD_TRY(run_agree(r, st));
     RD_TRY(train_open_logdir(t, st));
     RD_TRY(setup_data(r, RD_SPLIT_TRAIN, &r->train_data, st));
+    RD_TRY(setup_updates(r, st));
     if (r->mode == RD_MODE_TRAIN_EVAL) RD_TRY(setup_data(r, RD_SPLIT_EVAL, &r->eval_data, st));
     rd_dataset_def_of(r->train_data)->spec(rd_dataset_self(r->train_data), &spec);
     RD_TRY(setup_model(r, &spec, true, st));
@@ -530,6 +551,7 @@ static rd_code open_run(trainer *t, rd_status *st)
     t->epoch_ns = rd_now_ns();
     world_banner(r, t->last_step, rd_order_n_whole(t->stepper.order),
                  rd_order_n_samples(t->stepper.order));
+    if (r->config.has_batch_tokens && r->world->rank == 0) report_updates(t);
 done:
     return st->code;
 }

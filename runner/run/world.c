@@ -140,6 +140,29 @@ static void banner_lines(rd_run *r, const char *indent, const char *text)
     }
 }
 
+/* Prints the size of an update, and how ranks share it. */
+static void world_batch(const rd_run *r)
+{
+    const run_config *c = &r->config;
+    const int n = r->world->size;
+    char a[32], b[32], parts[80] = "";
+    if (run_batch_is_global(r) && c->iter_size > 1)
+        (void)snprintf(parts, sizeof parts, ", each in %" PRId64 " parts (iter_size)",
+                       c->iter_size);
+    if (c->has_batch_tokens)
+        rd_info(r->log, "update: about %s target tokens, %s sample%s on average, by %d rank%s%s",
+                rd_commas((double)c->batch_tokens, a), rd_commas((double)r->global_batch, b),
+                RD_S(r->global_batch), n, RD_S(n), parts);
+    else if (c->has_batch_sentences)
+        rd_info(r->log, "update: %s sample%s, by %d rank%s%s",
+                rd_commas((double)c->batch_sentences, a), RD_S(c->batch_sentences), n, RD_S(n),
+                parts);
+    else
+        rd_info(r->log, "global batch: %s = %" PRId64 " per rank x %d rank%s%s",
+                rd_commas((double)run_update_samples(r), a), c->batch_size, n, RD_S(n),
+                c->iter_size > 1 ? " x iter_size" : "");
+}
+
 void world_banner(rd_run *r, int64_t last_step, int64_t n_batches, int64_t n_samples)
 {
     const rd_world *w = r->world;
@@ -175,12 +198,10 @@ void world_banner(rd_run *r, int64_t last_step, int64_t n_batches, int64_t n_sam
         rd_info(r->log, "data: %s sample%s, %s batch%s an epoch", rd_commas((double)n_samples, a),
                 RD_S(n_samples), rd_commas((double)n_batches, b), n_batches == 1 ? "" : "es");
     if (r->mode == RD_MODE_TRAIN || r->mode == RD_MODE_TRAIN_EVAL) {
-        rd_info(r->log, "global batch: %s = %" PRId64 " per rank x %d rank%s%s",
-                rd_commas((double)(r->global_batch * r->config.iter_size), a), r->config.batch_size,
-                w->size, w->size == 1 ? "" : "s", r->config.iter_size > 1 ? " x iter_size" : "");
+        world_batch(r);
         rd_info(r->log, "optimizer: %s, seed %" PRIu64 ", up to step %s",
                 rd_optim_def(r->optim)->name, r->seed, rd_commas((double)last_step, a));
-        rd_schedule_describe(&r->schedule_config, w->size, &s);
+        rd_schedule_describe(&r->schedule_config, run_schedule_ranks(r), &s);
         rd_info(r->log, "learning rate:");
         banner_lines(r, "  ", rd_strbuf_str(&s));
     }

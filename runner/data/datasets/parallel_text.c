@@ -607,6 +607,11 @@ static int64_t text_length(void *self, int64_t i)
     return side_length(t, 0, i) + side_length(t, 1, i);
 }
 
+static int64_t text_tokens(void *self, int64_t i)
+{
+    return side_length(self, 1, i) - 1; /* the start token is no label */
+}
+
 static bool text_here(void *self, int64_t i)
 {
     const parallel_text *t = self;
@@ -734,6 +739,7 @@ RD_DATASET(parallel_text) = {
     .n_buckets = text_n_buckets,
     .bucket = text_bucket,
     .length = text_length,
+    .tokens = text_tokens,
     .here = text_here,
     .fetch = text_fetch,
     .spec = text_spec,
