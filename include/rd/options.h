@@ -49,6 +49,7 @@ typedef enum rd_option_type {
     RD_REAL,   /* double */
     RD_STRING, /* const char * */
     RD_INTS,   /* rd_ints */
+    RD_PATHS,  /* rd_paths */
     RD_ENUM    /* an enum or int: index of the word in the row's choices */
 } rd_option_type;
 
@@ -57,6 +58,12 @@ typedef struct rd_ints {
     int n;
     const int64_t *at;
 } rd_ints;
+
+/* One file name or pattern, or a list of them. The memory belongs to the rd_config. */
+typedef struct rd_paths {
+    int n; /* 0: none */
+    const char *const *at;
+} rd_paths;
 
 enum {
     /* The key is read for compatibility and has no effect; help says so. */
@@ -87,7 +94,8 @@ typedef struct rd_option {
      * in the spelling of this list (RD_STRING) or its index (RD_ENUM). NULL: any string.
      * RD_OPT_OPEN allows other words. */
     const char *const *choices;
-    /* A string that names a file or folder: "~/" at its begin is the home folder. */
+    /* A string that names a file or folder: "~/" at its begin is the home folder. RD_PATHS is one
+     * anyway. */
     bool path;
     /* One sentence for people: what the key does. */
     const char *help;
@@ -137,6 +145,12 @@ typedef struct rd_option_group {
     {                                                                                      \
         .key = #k, .type = RD_STRING, .at = RD_FIELD_(T, field, const char *), .def = (d), \
         .path = true, .help = __VA_ARGS__                                                  \
+    }
+/* One file name or pattern, or a list of them; the help must say which patterns count. */
+#define RD_OPT_PATHS(T, k, field, ...)                                                  \
+    {                                                                                   \
+        .key = #k, .type = RD_PATHS, .at = RD_FIELD_(T, field, rd_paths), .path = true, \
+        .help = __VA_ARGS__                                                             \
     }
 #define RD_OPT_INTS(T, k, field, d, lo, hi, ...)                                                 \
     {                                                                                            \
@@ -190,7 +204,7 @@ typedef struct rd_config rd_config;
  * such as 64.0 for RD_INT. With allow_unknown, unknown keys are kept aside instead
  * (rd_config_unknown).
  *
- * The value of an RD_OPT_PATH key that begins with "~/" gets the home folder of HOME in place of
+ * A path of an RD_OPT_PATH or RD_OPT_PATHS key that begins with "~/" gets the home folder of HOME in place of
  * the '~'. "~name" is RD_EUSAGE.
  *
  * A UTF-8 BOM and CRLF are accepted. The key "$schema", which is for editors, is skipped. A key may

@@ -176,10 +176,26 @@ drop:
     return st->code;
 }
 
+/* Replaces "~/" of each path of a list by the home folder. */
+static rd_code expand_homes(json_t *list, const char *at, rd_status *st)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        char *path = NULL;
+        const char *s = json_string_value(json_array_get(list, i));
+        if (rd_home_path(s, at, &path, st) != RD_OK) return st->code;
+        if (!path) continue;
+        json_t *whole = json_string(path);
+        free(path);
+        if (!whole || json_array_set_new(list, i, whole) != 0) return config_no_memory(st);
+    }
+    return RD_OK;
+}
+
 /* Replaces "~/" of a path by the home folder. Takes over *v, and may replace it. */
 static rd_code expand_home(const rd_option *o, json_t **v, const char *at, rd_status *st)
 {
     char *path = NULL;
+    if (o->type == RD_PATHS && json_is_array(*v)) return expand_homes(*v, at, st);
     if (!o->path || !json_is_string(*v)) return RD_OK;
     if (rd_home_path(json_string_value(*v), at, &path, st) != RD_OK || !path) return st->code;
     json_t *whole = json_string(path);
@@ -303,7 +319,10 @@ static rd_code parse_word(const rd_option *o, const char *s, const char *at, jso
     const bool quoted = s[0] == '"';
     json_error_t e;
     *out = NULL;
-    if (o && (o->type == RD_STRING || o->type == RD_ENUM) && !quoted) {
+    /* A file may be called "[x]": only what begins as a list of strings is one. */
+    const bool names = o && o->type == RD_PATHS && s[0] == '[' && s[1 + strspn(s + 1, " ")] == '"';
+    if (o && (o->type == RD_STRING || o->type == RD_ENUM || o->type == RD_PATHS) && !quoted &&
+        !names) {
         *out = json_string(s);
         return *out ? RD_OK : config_no_memory(st);
     }

@@ -59,6 +59,23 @@ static rd_code copy_ints(const rd_config *c, const json_t *list, rd_ints *out, r
     return RD_OK;
 }
 
+/* A single name becomes a list of one; "" becomes an empty list. */
+static rd_code copy_paths(const rd_config *c, const json_t *v, const char *location, rd_paths *out,
+                          rd_status *st)
+{
+    const size_t n = json_is_array(v) ? json_array_size(v) : json_string_value(v)[0] != '\0';
+    const char **at = NULL;
+    if (n > 1000000)
+        return rd_fail(st, RD_EUSAGE, "a list of %zu file names; 1000000 are the most", n);
+    if (rd_arena_get(c->pool, (n ? n : 1) * sizeof *at, &at, st) != RD_OK) return st->code;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *one = json_is_array(v) ? json_array_get(v, i) : v;
+        if (copy_string(c, json_string_value(one), location, &at[i], st) != RD_OK) return st->code;
+    }
+    *out = (rd_paths){.n = (int)n, .at = at};
+    return RD_OK;
+}
+
 static rd_code config_read_fill(const rd_config *c, const rd_option *o, const json_t *v,
                                 const char *location, char *to, rd_status *st)
 {
@@ -74,6 +91,8 @@ static rd_code config_read_fill(const rd_config *c, const rd_option *o, const js
         break;
     case RD_INTS:
         return copy_ints(c, v, (rd_ints *)(void *)to, st);
+    case RD_PATHS:
+        return copy_paths(c, v, location, (rd_paths *)(void *)to, st);
     case RD_STRING: {
         const char **s = (const char **)(void *)to;
         if (!o->choices)

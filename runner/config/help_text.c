@@ -58,8 +58,13 @@ void rd_help_pair(FILE *out, const char *left, const char *text, int indent)
 const char *rd_option_type_name(const rd_option *o)
 {
     static const char *const names[] = {
-        [RD_BOOL] = "bool",     [RD_INT] = "integer",           [RD_REAL] = "number",
-        [RD_STRING] = "string", [RD_INTS] = "list of integers", [RD_ENUM] = "string",
+        [RD_BOOL] = "bool",
+        [RD_INT] = "integer",
+        [RD_REAL] = "number",
+        [RD_STRING] = "string",
+        [RD_INTS] = "list of integers",
+        [RD_ENUM] = "string",
+        [RD_PATHS] = "string or list",
     };
     return names[o->type];
 }

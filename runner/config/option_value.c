@@ -15,7 +15,8 @@ bool rd_option_range(const rd_option *o, char out[RD_KIND_BYTES])
     /* 2^63 is the limit of an int64_t anyway, so messages leave it out. */
     const bool has_lo = o->min > -INFINITY && !(o->type != RD_REAL && o->min <= -0x1p63);
     const bool has_hi = o->max < INFINITY && !(o->type != RD_REAL && o->max >= 0x1p63);
-    if (o->choices || o->type == RD_BOOL || o->type == RD_STRING || (!has_lo && !has_hi))
+    if (o->choices || o->type == RD_BOOL || o->type == RD_STRING || o->type == RD_PATHS ||
+        (!has_lo && !has_hi))
         return false;
     if (!has_hi)
         snprintf(out, RD_KIND_BYTES, "%s or more", lo);
@@ -29,8 +30,13 @@ bool rd_option_range(const rd_option *o, char out[RD_KIND_BYTES])
 const char *rd_option_kind(const rd_option *o, char out[RD_KIND_BYTES])
 {
     static const char *const what[] = {
-        [RD_BOOL] = "true or false", [RD_INT] = "an integer",          [RD_REAL] = "a number",
-        [RD_STRING] = "a string",    [RD_INTS] = "a list of integers", [RD_ENUM] = "a string",
+        [RD_BOOL] = "true or false",
+        [RD_INT] = "an integer",
+        [RD_REAL] = "a number",
+        [RD_STRING] = "a string",
+        [RD_INTS] = "a list of integers",
+        [RD_ENUM] = "a string",
+        [RD_PATHS] = "a file name, or a list of file names",
     };
     char range[RD_KIND_BYTES];
     if (rd_option_range(o, range)) {
@@ -107,6 +113,16 @@ static bool fits(const rd_option *o, const json_t *v, size_t *bad_element)
     case RD_STRING:
     case RD_ENUM:
         return json_is_string(v) && (!o->choices || rd_option_choice(o, json_string_value(v)) >= 0);
+    case RD_PATHS:
+        if (json_is_string(v)) return true;
+        if (json_array_size(v) == 0) return false;
+        for (size_t i = 0; i < json_array_size(v); i++) {
+            const char *s = json_string_value(json_array_get(v, i));
+            if (s && s[0]) continue;
+            *bad_element = i + 1;
+            return false;
+        }
+        return true;
     case RD_INTS:
         if (json_array_size(v) == 0) return false; /* no list, or an empty one */
         for (size_t i = 0; i < json_array_size(v); i++)

@@ -144,12 +144,14 @@ fail:
 static json_t *schema_of(const rd_option *o)
 {
     static const char *const types[] = {
-        [RD_BOOL] = "boolean",  [RD_INT] = "integer", [RD_REAL] = "number",
-        [RD_STRING] = "string", [RD_INTS] = "array",  [RD_ENUM] = "string",
+        [RD_BOOL] = "boolean", [RD_INT] = "integer", [RD_REAL] = "number", [RD_STRING] = "string",
+        [RD_INTS] = "array",   [RD_ENUM] = "string", [RD_PATHS] = "",
     };
     json_t *obj = json_object();
     char *about = NULL;
-    bool ok = options_doc_put(obj, "type", json_string(types[o->type]));
+    bool ok = o->type == RD_PATHS
+                  ? options_doc_put(obj, "type", json_pack("[s,s]", "string", "array"))
+                  : options_doc_put(obj, "type", json_string(types[o->type]));
     if (asprintf(&about, "%s%s", o->help ? o->help : "",
                  o->flags & RD_OPT_ACCEPTED ? " (read for compatibility, without effect)" : "") < 0)
         about = NULL;
@@ -162,6 +164,10 @@ static json_t *schema_of(const rd_option *o)
         ok &= options_doc_put(obj, "items", items) &&
               options_doc_put(obj, "minItems", json_integer(1));
     }
+    if (o->type == RD_PATHS)
+        ok &= options_doc_put(obj, "items",
+                              json_pack("{s:s,s:i}", "type", "string", "minLength", 1)) &&
+              options_doc_put(obj, "minItems", json_integer(1));
     if (o->choices && !(o->flags & RD_OPT_OPEN)) ok &= put_choices(obj, o->choices);
     if (o->def) ok &= options_doc_put(obj, "default", json_loads(o->def, JSON_DECODE_ANY, NULL));
     if (ok) return obj;
