@@ -18,7 +18,10 @@ sockeye="--beam_width=4 --set length_penalty_type=sockeye --nbest=4"
 gnmt="--beam_width=4 --set length_penalty_type=gnmt --nbest=2 --output_format=json"
 marian="--beam_width=4 --set length_penalty_type=marian --set length_penalty=0.6 --set bar_unk=true"
 fairseq="--beam_width=4 --set length_penalty_type=fairseq --nbest=4 --set min_length=3"
-for name in greedy original sockeye gnmt marian fairseq; do
+awk 'BEGIN { for (i = 97; i < 103; i++) printf "%c\t%c\t-0.5\n", i, i; print "q\ta\t-1" }' > same.lex
+for s in a b c d e f; do for t in a b c d e f; do printf '%s\t%s\t0.1\n' $s $t; done; done > all.lex
+short="--beam_width=3 --set shortlist_file=same.lex --set length_penalty_type=gnmt --output_format=json"
+for name in greedy original sockeye gnmt marian fairseq short; do
     # shellcheck disable=SC2086 # $name holds the name of several words
     {
         infer 1 ${!name} > $name.want
@@ -31,7 +34,7 @@ for name in greedy original sockeye gnmt marian fairseq; do
     expect "$name: there is output" 0 "a" cat $name.want
     for i in 1 2 3 4 5; do expect "$name: the same bytes ($i)" 0 "" cmp $name.want $name.$i; done
 done
-for a in greedy original sockeye gnmt marian; do
+for a in greedy original sockeye gnmt marian short; do
     expect "$a differs from fairseq" 1 "" cmp -s $a.want fairseq.want
 done
 
@@ -83,10 +86,26 @@ expect "unknown words are words" 0 "<UNK>" cat unk.txt
 expect "unless they are barred" 1 "" grep -q UNK barred.txt
 expect "and a word takes their place" 0 "" grep -q "[abc]" barred.txt
 
+# A shortlist of all words changes nothing. One of each word alone leaves the words of the source.
+infer 1 > plain.txt
+infer 2 --set shortlist_file=all.lex --set infer_batch_size=9 > all.txt
+expect "a shortlist of all words" 0 "" cmp plain.txt all.txt
+infer 1 --set shortlist_file=all.lex --set shortlist_k=2 > some.txt
+expect "the first two of equal ones" 1 "" grep -q '[c-f]' some.txt
+infer 2 --set shortlist_file=same.lex > same.txt
+expect "what is read is printed" 0 "shortlist: 6 pairs of words from same.lex, 1 of unknown words left out" cat err.txt
+expect "words of the source alone" 0 "^64 lines, 0 other words$" sh -c "paste in.txt same.txt | awk -F '\t' '
+    { split(\$2, w, \" \"); for (i in w) if (!index(\$1, w[i])) wrong++ } END { print NR \" lines, \" wrong + 0 \" other words\" }'"
+expect "evaluation takes it" 0 "shortlist: 6 pairs" ranks 2 "$PROG" --config_file=toy.json --logdir=one --mode=eval \
+    --set shortlist_file=same.lex
+
 wrong() { infer 1 "$@" || { status=$?; cat err.txt; return $status; }; }
 expect "a list of greedy search" 2 "nbest 3 needs a beam that is as wide, but beam_width is 1; add --beam_width=3" wrong --nbest=3
 expect "a list as text" 2 "nbest 2 needs output_format nbest or json" wrong --nbest=2 --beam_width=2 --output_format=text
 expect "an unknown form" 2 "output_format" wrong --output_format=xml
+printf 'a\tb\t0.5\nb c 0.1\n' > bad.lex
+expect "a wrong line of a lexicon" 5 "bad.lex:2: a lexicon's line is: source word, TAB" wrong --set shortlist_file=bad.lex
+expect "a lexicon that is not there" 5 "none.lex" wrong --set shortlist_file=none.lex
 expect "no length" 2 "both 0" wrong --set max_length_factor=0
 expect "the speed is printed" 0 "64 lines in .*, [0-9,]* words, [0-9,]* words/s" sh -c "$(printf '%q ' "$PROG") \
     --config_file=toy.json --logdir=one --mode=infer --input=in.txt 2>&1 > out.txt"

@@ -49,7 +49,8 @@ CONTRIBUTING.md         5120
 configs/README.md       8192
 configs/BENCH.md        3072
 configs/DATA.md         4096
-configs/KEYS.md         57344
+configs/DECODING.md     4096
+configs/KEYS.md        57344
 configs/MIGRATING.md    6144
 docker/README.md       14336
 docker/MESSAGES.md     15360
