@@ -33,6 +33,7 @@ typedef enum kind {
     ONE_CORNER,
     HALF_MINUS_INFINITE,
     END_IS_BEST,
+    BARRED_ARE_BEST,
     NOT_A_NUMBER,
     INFINITE,
     ALL_MINUS_INFINITE
@@ -43,28 +44,34 @@ typedef struct best_case {
     int64_t V, n;
     kind kind;
     float temperature;
+    int n_barred; /* of the tokens 0, 1, 3 */
 } best_case;
 
 static const best_case bests[] = {
-    {"one of five", 5, 1, MANY_LEVELS, 1},
-    {"all of five", 5, 4, MANY_LEVELS, 1},
-    {"greedy", 32000, 1, MANY_LEVELS, 1},
-    {"ten of many", 32000, 10, MANY_LEVELS, 1},
-    {"ten of many, few of them different", 32000, 10, FEW_LEVELS, 1},
-    {"ten of many, a temperature", 32000, 10, MANY_LEVELS, 2.5f},
-    {"one block of 128 threads, full", 4096, 12, FEW_LEVELS, 1},
-    {"one token more", 4097, 12, FEW_LEVELS, 1},
-    {"the first ones are best", 5000, 20, FALLING, 1},
-    {"all alike", 9000, 7, EQUAL, 1},
-    {"the best ones are some threads'", 200000, 10, ONE_CORNER, 1},
-    {"a wide beam", 33000, 300, MANY_LEVELS, 1},
-    {"a thousand, few of them different", 33000, 1000, FEW_LEVELS, 1},
-    {"a thousand and all that there are", 1025, 1024, MANY_LEVELS, 1},
-    {"wider than there are numbers", 300, 200, HALF_MINUS_INFINITE, 1},
-    {"the end token is best", 700, 3, END_IS_BEST, 1},
-    {"not a number", 700, 5, NOT_A_NUMBER, 1},
-    {"an infinite one", 700, 5, INFINITE, 1},
-    {"minus infinity throughout", 5000, 5, ALL_MINUS_INFINITE, 1},
+    {"one of five", 5, 1, MANY_LEVELS, 1, 0},
+    {"all of five", 5, 4, MANY_LEVELS, 1, 0},
+    {"greedy", 32000, 1, MANY_LEVELS, 1, 0},
+    {"ten of many", 32000, 10, MANY_LEVELS, 1, 0},
+    {"ten of many, few of them different", 32000, 10, FEW_LEVELS, 1, 0},
+    {"ten of many, a temperature", 32000, 10, MANY_LEVELS, 2.5f, 0},
+    {"one block of 128 threads, full", 4096, 12, FEW_LEVELS, 1, 0},
+    {"one token more", 4097, 12, FEW_LEVELS, 1, 0},
+    {"the first ones are best", 5000, 20, FALLING, 1, 0},
+    {"all alike", 9000, 7, EQUAL, 1, 0},
+    {"the best ones are some threads'", 200000, 10, ONE_CORNER, 1, 0},
+    {"a wide beam", 33000, 300, MANY_LEVELS, 1, 0},
+    {"a thousand, few of them different", 33000, 1000, FEW_LEVELS, 1, 0},
+    {"a thousand and all that there are", 1025, 1024, MANY_LEVELS, 1, 0},
+    {"wider than there are numbers", 300, 200, HALF_MINUS_INFINITE, 1, 0},
+    {"the end token is best", 700, 3, END_IS_BEST, 1, 0},
+    {"barred tokens are best", 700, 3, BARRED_ARE_BEST, 1, 3},
+    {"all but barred ones", 9, 5, MANY_LEVELS, 1, 3},
+    {"barred ones of few levels", 5000, 40, FEW_LEVELS, 1, 2},
+    {"barred ones of a wide beam", 33000, 300, BARRED_ARE_BEST, 1, 3},
+    {"barred ones without numbers", 300, 200, HALF_MINUS_INFINITE, 1, 3},
+    {"not a number", 700, 5, NOT_A_NUMBER, 1, 0},
+    {"an infinite one", 700, 5, INFINITE, 1, 0},
+    {"minus infinity throughout", 5000, 5, ALL_MINUS_INFINITE, 1, 0},
 };
 enum { N_BEST = sizeof bests / sizeof *bests, ROWS = 3, FIRST = 2, END = 2 };
 
@@ -73,6 +80,7 @@ static float logit_of(const best_case *c, int64_t row, int64_t v)
 {
     const double u = uniform(11, (uint32_t)row, (uint32_t)v);
     if (c->kind == END_IS_BEST && v == END) return 20.0f;
+    if (c->kind == BARRED_ARE_BEST && v < 4) return 20.0f + (float)v;
     if (c->kind == NOT_A_NUMBER && v == 100) return NAN;
     if (c->kind == INFINITE && v == 100) return INFINITY;
     if (c->kind == ALL_MINUS_INFINITE || (c->kind == HALF_MINUS_INFINITE && u < 0.5))
@@ -97,6 +105,14 @@ static int better_first(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
+static const int32_t barred[] = {0, 1, 3};
+static bool is_barred(const best_case *c, int64_t v)
+{
+    bool found = false;
+    for (int i = 0; i < c->n_barred; i++) found |= v == barred[i];
+    return found;
+}
+
 /* By sorting; lse in double. Numbers that are none come last. */
 static void expected(const best_case *c, const float *logits, int32_t *id, double *logp,
                      double *end_logp)
@@ -109,7 +125,8 @@ static void expected(const best_case *c, const float *logits, int32_t *id, doubl
         sum += exp(((double)logits[v] - top) / (double)c->temperature);
     const double lse = top / (double)c->temperature + log(sum);
     for (int64_t v = 0; v < c->V; v++)
-        if (v != END) w[n++] = (word){isnan(lse) ? -INFINITY : logits[v], (int32_t)v};
+        if (v != END && !is_barred(c, v))
+            w[n++] = (word){isnan(lse) ? -INFINITY : logits[v], (int32_t)v};
     qsort(w, (size_t)n, sizeof *w, better_first);
     for (int64_t i = 0; i < c->n; i++) {
         id[i] = w[i].id;
@@ -167,12 +184,14 @@ static void test_best(void **state)
           *work = memory((size_t)(ROWS * c->V), sizeof *work);
     int32_t *id = memory((size_t)c->n, sizeof *id);
     double *logp = memory((size_t)c->n, sizeof *logp), end_logp;
-    const rd_search_best out = {.n = c->n,
-                                .end = END,
-                                .id = memory(n, sizeof(int32_t)),
-                                .logp = memory(n, sizeof(float)),
-                                .end_logp = memory(FIRST + ROWS, sizeof(float))};
+    rd_search_best out = {.n = c->n,
+                          .end = END,
+                          .n_barred = c->n_barred,
+                          .id = memory(n, sizeof(int32_t)),
+                          .logp = memory(n, sizeof(float)),
+                          .end_logp = memory(FIRST + ROWS, sizeof(float))};
     for (int64_t i = 0; i < ROWS * c->V; i++) logits[i] = logit_of(c, i / c->V, i % c->V);
+    memcpy(out.barred, barred, sizeof barred);
     h_backend(1, false, &be);
 #ifdef RD_CUDA
     if (rd_gpu_of(be)) best_on_gpu(be, c, logits, &out);
