@@ -15,13 +15,13 @@ SUITE   ?= all
 T       :=
 # CUDA=1: with the GPU backend. CUDA=emulated: with its kernels as host code, for the tests.
 CUDA    ?=
-PKGS    := jansson libarchive libturbojpeg zlib
+PKGS    := jansson libarchive libpcre2-8 libturbojpeg zlib
 # oneDNN has no .pc file. For your own oneDNN:
 #   make DNNL_CFLAGS=-I/opt/dnnl/include DNNL_LIBS='-L/opt/dnnl/lib -Wl,-rpath,/opt/dnnl/lib -ldnnl'
 DNNL_CFLAGS ?=
 DNNL_LIBS   ?= -ldnnl
 # Debian packages that make, make test and mpirun need.
-DEPS := build-essential pkg-config libopenmpi-dev openmpi-bin libjansson-dev libarchive-dev zlib1g-dev libturbojpeg0-dev libdnnl-dev libcmocka-dev procps
+DEPS := build-essential pkg-config libopenmpi-dev openmpi-bin libjansson-dev libarchive-dev zlib1g-dev libturbojpeg0-dev libpcre2-dev libdnnl-dev libcmocka-dev procps
 
 NEED := $(filter-out clean distclean help deps deps-names demo format format-check mutate uninstall,$(or $(MAKECMDGOALS),all))
 ifneq ($(NEED),)
@@ -34,7 +34,7 @@ ifneq ($(NEED),)
   endif
   lacks = $(shell pkg-config --exists $(1) || echo $(1))
   $(foreach p,$(PKGS),$(if $(call lacks,$(p)),$(error the library $(p) is not installed; \
-    $(call hint,$(subst turbojpeg,turbojpeg0,lib$(patsubst lib%,%,$(p)))-dev))))
+    $(call hint,$(subst pcre2-8,pcre2,$(subst turbojpeg,turbojpeg0,lib$(patsubst lib%,%,$(p))))-dev))))
   ifneq ($(filter test test-all asan% tsan programs gpu-% fuzz%,$(NEED)),)
     $(if $(call lacks,cmocka),$(error the library cmocka is not installed; $(call hint,libcmocka-dev)))
   endif

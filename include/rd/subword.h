@@ -113,6 +113,8 @@ void rd_subword_encode(const rd_subword *s, rd_subword_scratch *w, const char *t
 rd_code rd_subword_write(const rd_subword *s, const char *path, rd_status *st);
 /* Returns a hash of the scheme and everything that its results depend on. */
 uint64_t rd_subword_hash(const rd_subword *s);
+/* Appends a line for each library that the schemes use, with its version. */
+void rd_subword_libraries(rd_strbuf *out);
 /* Returns the name of the scheme. */
 const char *rd_subword_kind(const rd_subword *s);
 

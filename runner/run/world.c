@@ -4,6 +4,7 @@
 #include "exchange.h"
 #include "rd/hash.h"
 #include "rd/program.h"
+#include "rd/subword.h"
 
 #ifdef __clang__
 #define RD_COMPILER "compiler"
@@ -30,6 +31,7 @@ void rd_versions(rd_strbuf *out)
                      RD_COMPILER);
     rd_strbuf_printf(out, "Jansson %s\n%s\n%s\n%s\n", jansson_version_str(),
                      archive_version_string(), rd_comm_library_version(), rd_backend_library());
+    rd_subword_libraries(out);
     rd_strbuf_puts(out, rd_gpu_compiled() ? "backends: cpu, cuda\n" : "backends: cpu\n");
 }
 

@@ -196,15 +196,21 @@ uint64_t rd_subword_hash(const rd_subword *s)
     return s->def->hash && s->self ? rd_hash_numbers(h, s->def->hash(s->self), 0, 0) : h;
 }
 
+void rd_subword_libraries(rd_strbuf *out)
+{
+    for (int i = 0; all[i]; i++)
+        if (all[i]->library_version) rd_strbuf_printf(out, "%s\n", all[i]->library_version());
+}
+
 const char *rd_subword_kind(const rd_subword *s)
 {
     return s->def->name;
 }
 
-void rd_subword_put(rd_subword_ids *out, int32_t id)
+void rd_subword_put_all(rd_subword_ids *out, const int32_t *id, size_t n)
 {
-    if (out->n == out->cap) {
-        const size_t cap = out->cap ? out->cap * 2 : 256;
+    if (out->n + n > out->cap) {
+        const size_t cap = (out->n + n) * 2 + 256;
         int32_t *p = realloc(out->at, cap * sizeof *p);
         if (!p) {
             out->failed = true;
@@ -213,7 +219,13 @@ void rd_subword_put(rd_subword_ids *out, int32_t id)
         out->at = p;
         out->cap = cap;
     }
-    out->at[out->n++] = id;
+    memcpy(out->at + out->n, id, n * sizeof *id);
+    out->n += n;
+}
+
+void rd_subword_put(rd_subword_ids *out, int32_t id)
+{
+    rd_subword_put_all(out, &id, 1);
 }
 
 /* Returns the length of the invalid part at s: the longest with which a valid sequence could begin,

@@ -28,14 +28,17 @@ typedef struct rd_subword_def {
     /* Appends the bytes of a file that open reads. */
     void (*write)(const void *self, rd_strbuf *out);
     uint64_t (*hash)(const void *self);
+    /* Returns name and version of its library. */
+    const char *(*library_version)(void);
 } rd_subword_def;
 
 /* Begins the definition of a scheme: RD_SUBWORD(id) = {...}; in a file of runner/text/schemes. make
  * finds it and writes the registry. */
 #define RD_SUBWORD(id) const rd_subword_def rd_subword_##id
 
-/* Appends one id. */
+/* Appends one id, or n of them. */
 void rd_subword_put(rd_subword_ids *out, int32_t id);
+void rd_subword_put_all(rd_subword_ids *out, const int32_t *id, size_t n);
 
 /* Appends text; each maximal part that is not UTF-8 becomes U+FFFD. */
 void rd_subword_put_text(rd_strbuf *out, const char *s, size_t n);

@@ -4,15 +4,29 @@
     python3 tests/support/make_subword_golden.py
 
 odd.txt has what texts hold apart from plain words: other spaces, marks of subwords, emoji, combining characters,
-control characters. odd.codes and odd.pieces are subword-nmt's, learned from that text and applied to it.
-Needs subword-nmt==0.3.8.
+control characters. odd.codes and odd.pieces are subword-nmt's, learned from that text and applied to it. points.txt has
+characters at random, of those that Unicode 14 has.
+
+The tokenizers are trained by Hugging Face's tokenizers from odd.txt. bytes.json is GPT-2's form, with vocab.json and
+merges.txt beside it. llama.json has a pattern of its own, ignore_merges, and added tokens. NAME.ids has the ids of
+odd.txt as one text, then those of each line of points.txt. gpt2.tiktoken has the same tokens in tiktoken's form, and
+tiktoken.ids are tiktoken's. PATTERN.splits has the bytes of the pieces of these texts, from the pre-tokenizers, and for
+cl100k from the module regex.
+Needs subword-nmt==0.3.8, tokenizers==0.23.3, tiktoken==0.14.0, regex.
 """
+import base64
 import io
+import json
 import pathlib
 import random
+import unicodedata
 
+import regex
+import tiktoken
+import tokenizers
 from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 FOLDER = pathlib.Path(__file__).parent.parent / "unit/subword"
 LINES = """\
@@ -31,7 +45,7 @@ tab\there\tand\tthere \x01\x7f control
 
 I'm he's we'll they've you'd don't it'S I'M 12345 3.14 \u00bd \u00b2
 \u041f\u0440\u0438\u0432\u0435\u0442 \u043c\u0438\u0440 \u041f\u0440\u0438\u0432\u0435\u0442
-carriage return\r
+an antelope carriage return\r
 """
 
 
@@ -53,6 +67,95 @@ def bpe(text):
     return codes.getvalue(), pieces.getvalue()
 
 
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+          r"\s+(?!\S)|\s+")
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+
+
+CL100K = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|"
+          r"\s+(?!\S)|\s")
+
+
+def points_text():
+    assert unicodedata.unidata_version == "14.0.0"
+    rng = random.Random(2)
+    # Spaces and what is nearly one; contractions in other cases; then any characters.
+    near = [chr(c) for c in (*range(9), *range(11, 33), 0x7F, 0x85, 0xA0, 0x1680, 0x180E, *range(0x2000, 0x2010), 0x2028,
+                             0x2029, 0x202F, 0x205F, 0x2060, 0x3000, 0xFEFF, 0x17F)]
+    assigned = [chr(c) for c in range(33, 0x110000)
+                if unicodedata.category(chr(c)) not in ("Cn", "Cs", "Co") or c % 4096 == 0 and not 0xD800 <= c < 0xE000]
+    lines = []
+    for k in range(60):
+        some = near + list("aZ19.'\"") if k < 20 else list("'sStTmMdDlLrReEvV \u017f") if k < 30 else assigned
+        lines.append("".join(rng.choice(some if rng.random() < 0.7 else near if k < 20 else assigned)
+                             for _ in range(rng.randint(1, 60))))
+    return "\n".join(lines) + "\n"
+
+
+def trained(pre_tokenizer, size, specials):
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer = pre_tokenizer
+    t.decoder = decoders.ByteLevel()
+    t.train_from_iterator(odd_text().split("\n"), trainers.BpeTrainer(
+        vocab_size=size, min_frequency=2, special_tokens=specials, show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    return t
+
+
+def ids_of(encode):
+    return "".join(" ".join(map(str, encode(text))) + "\n" for text in (odd_text(), *points_text().split("\n")[:-1]))
+
+
+def splits_of(pieces):
+    return ids_of(lambda text: [len(p.encode()) for p in pieces(text)])
+
+
+def write_tokenizer(name, t):
+    write(name + ".json", t.to_str(pretty=True))
+    write(name + ".ids", ids_of(lambda text: t.encode(text, add_special_tokens=False).ids))
+
+
+def bytes_of(shown):
+    table = {c: b for b, c in zip((*range(33, 127), *range(161, 173), *range(174, 256)),
+                                  map(chr, (*range(33, 127), *range(161, 173), *range(174, 256))))}
+    others = [b for b in range(256) if b not in table.values()]
+    table.update({chr(256 + k): b for k, b in enumerate(others)})
+    return bytes(table[c] for c in shown)
+
+
+def byte_bpe():
+    t = trained(pre_tokenizers.ByteLevel(add_prefix_space=False), 400, ["<|endoftext|>"])
+    # Its text form would be found in raw text, which run_dist never does: odd.txt has no such token.
+    write_tokenizer("bytes", t)
+    model = json.loads(t.to_str())["model"]
+    vocab = {k: v for k, v in model["vocab"].items()}
+    write("vocab.json", json.dumps(vocab, ensure_ascii=False))
+    write("merges.txt", "#version: 0.2\n" + "".join(" ".join(m) + "\n" for m in model["merges"]))
+
+    ranks = {bytes_of(k): v - 1 for k, v in vocab.items() if v > 0}
+    write("gpt2.tiktoken", "".join(f"{base64.b64encode(k).decode()} {v}\n" for k, v in sorted(ranks.items(), key=lambda kv: kv[1])))
+    other = tiktoken.Encoding("small", pat_str=GPT2, mergeable_ranks=ranks, special_tokens={"<|endoftext|>": len(ranks)})
+    write("tiktoken.ids", ids_of(other.encode_ordinary))
+
+    t = trained(pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(LLAMA3), "isolated"),
+                                         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]), 380, [])
+    # A token that no merge makes: ignore_merges finds it.
+    whole = json.loads(t.to_str())
+    whole["model"]["vocab"]["\u0120antelope"] = len(whole["model"]["vocab"])
+    t = Tokenizer.from_str(json.dumps(whole))
+    t.model.ignore_merges = True
+    t.add_special_tokens([AddedToken("<|begin of text|>", normalized=False, special=True)])
+    t.add_tokens([AddedToken("hug", normalized=False), AddedToken("hugs", normalized=False),
+                  AddedToken("ca", normalized=False)])
+    write_tokenizer("llama", t)
+
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    write("gpt2.splits", splits_of(lambda text: [bytes_of(p).decode() for p, _ in byte_level.pre_tokenize_str(text)]))
+    split = pre_tokenizers.Split(Regex(LLAMA3), "isolated")
+    write("llama.splits", splits_of(lambda text: [p for p, _ in split.pre_tokenize_str(text)]))
+    write("cl100k.splits", splits_of(regex.compile(CL100K).findall))
+
+
 def write(name, text):
     (FOLDER / name).write_bytes(text if isinstance(text, bytes) else text.encode())
 
@@ -63,6 +166,9 @@ def main():
     write("odd.txt", text)
     write("odd.codes", codes)
     write("odd.pieces", pieces)
+    write("points.txt", points_text())
+    assert tokenizers.__version__ == "0.23.3" and tiktoken.__version__ == "0.14.0"
+    byte_bpe()
 
 
 main()

@@ -1,0 +1,112 @@
+/* subword_tool.c -- one call of a subword scheme for scripts, and its speed.
+ *
+ *     subword_tool train KIND SIZE MIN_COUNT TEXT MODEL    trains from the lines of a text
+ *     subword_tool encode KIND MODEL TEXT                  writes the ids of the whole text, 16 bits each
+ *     subword_tool segment KIND MODEL TEXT                 writes the pieces of each line
+ *     subword_tool speed KIND MODEL TEXT                   prints MB/s of one core, the best of five passes
+ *     subword_tool write KIND MODEL OTHER                  writes the model again */
+#include "rd/clock.h"
+#include "rd/file.h"
+#include "rd/subword.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct text {
+    char *at; /* owned */
+    size_t n, used;
+} text;
+
+static rd_code next_line(void *ctx, const char **line, size_t *n, rd_status *st)
+{
+    text *t = ctx;
+    (void)st;
+    *line = t->used < t->n ? t->at + t->used : NULL;
+    const char *end = *line ? memchr(*line, '\n', t->n - t->used) : NULL;
+    *n = end ? (size_t)(end - *line) : t->n - t->used;
+    t->used += *n + 1;
+    return RD_OK;
+}
+
+static void write_ids(const rd_subword *s, rd_subword_scratch *w, const text *t)
+{
+    rd_subword_ids ids = {0};
+    rd_subword_encode(s, w, t->at, t->n, &ids);
+    for (size_t i = 0; i < ids.n; i++) {
+        putchar(ids.at[i] & 0xFF);
+        putchar(ids.at[i] >> 8 & 0xFF);
+    }
+    free(ids.at);
+}
+
+/* Segments all lines. print: writes the pieces. Returns the bytes of the lines. */
+static int64_t segment(const rd_subword *s, rd_subword_scratch *w, text *t, bool print)
+{
+    rd_status st = {0};
+    rd_strbuf out = {0};
+    const char *line;
+    size_t n;
+    int64_t bytes = 0;
+    for (t->used = 0; next_line(t, &line, &n, &st) == RD_OK && line; bytes += (int64_t)n + 1) {
+        rd_strbuf_reset(&out);
+        rd_subword_segment(s, w, line, n, &out);
+        if (print) puts(rd_strbuf_str(&out));
+    }
+    rd_strbuf_release(&out);
+    return bytes;
+}
+
+static void speed(const rd_subword *s, rd_subword_scratch *w, text *t)
+{
+    double lines = 0.0, whole = 0.0;
+    for (int pass = 0; pass < 5; pass++) {
+        int64_t start = rd_now_ns();
+        const double mb = (double)segment(s, w, t, false) / 1e6;
+        double s_pass = (double)(rd_now_ns() - start) / 1e9;
+        if (mb / s_pass > lines) lines = mb / s_pass;
+        if (rd_subword_size(s) == 0) continue;
+        rd_subword_ids ids = {0};
+        start = rd_now_ns();
+        rd_subword_encode(s, w, t->at, t->n, &ids);
+        s_pass = (double)(rd_now_ns() - start) / 1e9;
+        if (mb / s_pass > whole) whole = mb / s_pass;
+        free(ids.at);
+    }
+    printf("%s: segment %.1f MB/s", rd_subword_kind(s), lines);
+    if (whole > 0.0) printf(", encode %.1f MB/s", whole);
+    puts("");
+}
+
+int main(int argc, char **argv)
+{
+    rd_status st = {0};
+    text t = {0};
+    rd_subword *s = NULL;
+    rd_subword_scratch *w = NULL;
+    const char *what = argc > 4 ? argv[1] : "";
+    if (argc == 7 && strcmp(what, "train") == 0) {
+        const rd_subword_lines lines = {&t, next_line, 0};
+        const rd_subword_training how = {.size = strtoll(argv[3], NULL, 10),
+                                         .min_count = strtoll(argv[4], NULL, 10)};
+        RD_TRY(rd_file_read(argv[5], RD_EDATA, &t.at, &t.n, &st));
+        RD_TRY(rd_subword_train(argv[2], &lines, &how, argv[6], &st));
+    } else if (argc == 5) {
+        RD_TRY(rd_subword_open(argv[2], argv[3], &s, &st));
+        RD_TRY(rd_subword_scratch_new(s, &w, &st));
+        if (strcmp(what, "write") == 0) RD_TRY(rd_subword_write(s, argv[4], &st));
+        if (strcmp(what, "write") == 0) goto done;
+        RD_TRY(rd_file_read(argv[4], RD_EDATA, &t.at, &t.n, &st));
+        if (strcmp(what, "encode") == 0) write_ids(s, w, &t);
+        if (strcmp(what, "segment") == 0) (void)segment(s, w, &t, true);
+        if (strcmp(what, "speed") == 0) speed(s, w, &t);
+    } else {
+        rd_fail(&st, RD_EUSAGE, "see the head of tests/support/subword_tool.c");
+    }
+done:
+    if (st.code != RD_OK) fprintf(stderr, "%s: %s\n", program_invocation_short_name, st.msg);
+    rd_subword_scratch_free(w);
+    rd_subword_free(s);
+    free(t.at);
+    return (int)st.code;
+}
