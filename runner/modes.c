@@ -122,7 +122,10 @@ rd_code rd_run_mode(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *co
                 .keys = config,
                 .started_ns = started_ns,
                 .lock = -1,
-                .progress = {.best_step = -1, .best_before = -1, .plateau = {.factor = 1.0}}};
+                .progress = {.best_step = -1,
+                             .best_before = -1,
+                             .plateau = {.factor = 1.0},
+                             .evaluated = {.step = -1}}};
     /* Other modes have nothing to save, so a signal ends the process as usual. */
     if (cli->mode_bit == RD_MODE_TRAIN || cli->mode_bit == RD_MODE_TRAIN_EVAL) signals_start();
     RD_TRY(world_check_start(&r, st));

@@ -45,6 +45,7 @@ typedef struct rd_schedule_config {
     double plateau_factor, plateau_min_delta, plateau_min_lr;
     int64_t plateau_patience, plateau_cooldown; /* numbers of evaluations */
     rd_lr_monitor plateau_monitor;
+    bool plateau_restore;
     /* Whether the config has the key. */
     bool has_policy, has_begin, has_steps, has_rate, has_staircase, has_min, has_begin_epoch,
         has_end_epoch, has_warmup_start, has_plateau, has_fraction, has_init_lr;
@@ -104,6 +105,8 @@ typedef struct rd_schedule_point {
  * does for each batch. For lr_scaling none the rate is F lr_1(s, epoch). lr_1 of inv_sqrt has a
  * warm-up, and F is f(N). */
 double rd_schedule_rate(const rd_schedule_config *c, const rd_schedule_point *p);
+/* Returns whether the step is in the warm-up, in which the rate grows. */
+bool rd_schedule_warming(const rd_schedule_config *c, const rd_schedule_point *p);
 /* Returns lr_1(s) for a real-valued s. A schedule in epochs uses the epoch s / epoch_steps. */
 double rd_schedule_base(const rd_schedule_config *c, double step);
 /* Returns the epoch at which polynomial, cosine or wsd begins to fall, if it counts in epochs. */
@@ -134,9 +137,10 @@ typedef struct rd_plateau {
 /* Sets the state before the first evaluation. */
 void rd_plateau_start(rd_plateau *p);
 /* Updates the state with the value of one evaluation. Returns whether the factor decreased. rate:
- * the present rate, before lr_scaling. Does nothing if plateau_factor is not given. */
+ * the present rate, before lr_scaling. warming: the rate still grows, so evaluations without an
+ * improvement count, but the factor stays. Does nothing if plateau_factor is not given. */
 bool rd_plateau_update(const rd_schedule_config *c, rd_plateau *p, double value,
-                       bool higher_is_better, double rate);
+                       bool higher_is_better, double rate, bool warming);
 
 /* ---- optimizers ---- */
 /* The keys that one optimizer alone reads: memory for the struct of its group `own`, which only its

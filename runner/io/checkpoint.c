@@ -252,7 +252,9 @@ static rd_code check_progress(const json_t *m, rd_status *st)
                  {"loss_scale_good_steps", 0},
                  {"skipped_in_row", 0},
                  {"bad_in_row", 0},
-                 {"diverging", 0}},
+                 {"diverging", 0},
+                 {"all_samples", 0},
+                 {"state_updates", 0}},
       of_plateau[] = {{"wait", 0}, {"cooldown", 0}, {"cuts", 0}};
     const json_t *plateau = json_object_get(m, "plateau"),
                  *factor = json_object_get(plateau, "factor"),
@@ -265,6 +267,7 @@ static rd_code check_progress(const json_t *m, rd_status *st)
         if (check_number(i < n ? m : plateau, key, low, true, st) != RD_OK) return st->code;
     }
     if (check_position(m, st) != RD_OK) return st->code;
+    if (check_number(json_object_get(m, "patience"), "wait", 0, true, st) != RD_OK) return st->code;
     if (factor && !(json_number_value(factor) > 0.0 && json_number_value(factor) <= 1.0))
         return rd_fail(st, RD_ECKPT, "%s: the plateau's 'factor' is not in 0 .. 1", manifest_name);
     if (scale && !(json_number_value(scale) > 0.0))

@@ -4,7 +4,7 @@
  * An improvement is a value that beats the best one by more than plateau_min_delta. NaN is none.
  * After plateau_patience evaluations in a row without an improvement the rate is multiplied by
  * plateau_factor, but not below plateau_min_lr. The next plateau_cooldown evaluations do not
- * count. */
+ * count. In a warm-up evaluations count, but the rate is not lowered, as in Sockeye. */
 #include "rd/optim.h"
 #include <math.h>
 
@@ -14,7 +14,7 @@ void rd_plateau_start(rd_plateau *p)
 }
 
 bool rd_plateau_update(const rd_schedule_config *c, rd_plateau *p, double value,
-                       bool higher_is_better, double rate)
+                       bool higher_is_better, double rate, bool warming)
 {
     if (!c->has_plateau) return false;
     if (p->cooldown > 0) {
@@ -31,7 +31,7 @@ bool rd_plateau_update(const rd_schedule_config *c, rd_plateau *p, double value,
     }
     if (p->cooldown > 0) return false;
     p->wait++;
-    if (p->wait < c->plateau_patience || rate <= c->plateau_min_lr) return false;
+    if (warming || p->wait < c->plateau_patience || rate <= c->plateau_min_lr) return false;
     p->factor *= c->plateau_factor;
     p->cuts++;
     p->cooldown = c->plateau_cooldown;

@@ -55,7 +55,7 @@ static const rd_option rows[] = {
                 "lr_scaling, which is the rate of one rank. 1 / (warmup_steps + 1) gives the rates "
                 "of nanoGPT",
                 RD_GIVEN(T, has_warmup_start)),
-    RD_OPT_REAL(T, plateau_factor, plateau_factor, NULL, 0.0, 0.999999,
+    RD_OPT_REAL(T, plateau_factor, plateau_factor, NULL, 1e-9, 0.999999,
                 "turns on reduce on plateau (train_eval mode): the rate is multiplied by this when "
                 "evaluations no longer improve",
                 RD_GIVEN(T, has_plateau)),
@@ -70,6 +70,9 @@ static const rd_option rows[] = {
     RD_OPT_ENUM(T, plateau_monitor, plateau_monitor, "\"loss\"", monitors,
                 "the value that the plateau rule watches. loss: of the evaluation; figure: the "
                 "evaluation's first figure (accuracy, BLEU, ...)"),
+    RD_OPT_BOOL(T, plateau_restore, plateau_restore, "false",
+                "when the plateau rule lowers the rate, training goes on with the weights and the "
+                "optimizer's state of the best checkpoint, as in Sockeye"),
     RD_OPT_END};
 const rd_option_group rd_group_schedule = {"schedule", "Learning rate", rows, sizeof(T)};
 
@@ -279,14 +282,20 @@ double rd_schedule_factor(const rd_schedule_config *c, int n_ranks)
     return c->lr_scaling == RD_SCALE_SQRT ? sqrt((double)n_ranks) : (double)n_ranks;
 }
 
+/* Is the step in the warm-up that counts in steps? */
+static bool warms_by_steps(const rd_schedule_config *c, double step)
+{
+    return step < (double)c->warmup_steps &&
+           (schedule_scaled(c) || c->has_warmup_start || rd_schedule_policy(c) == RD_LR_INV_SQRT);
+}
+
 /* Returns the factor of this step: f(N) after the warm-up. */
 static double ramp(const rd_schedule_config *c, const rd_schedule_point *p, double step)
 {
     const double f = rd_schedule_factor(c, p->n_ranks);
     const double first = c->has_warmup_start ? c->warmup_start * f : 1.0;
     if (rd_schedule_policy(c) == RD_LR_INV_SQRT) return f; /* its warm-up is its own */
-    if (step < (double)c->warmup_steps && (schedule_scaled(c) || c->has_warmup_start))
-        return first + (f - first) * step / (double)c->warmup_steps;
+    if (warms_by_steps(c, step)) return first + (f - first) * step / (double)c->warmup_steps;
     if (p->epoch < c->warmup_epochs)
         return first + (f - first) * fmin(1.0, (p->epoch + p->part) / c->warmup_epochs);
     return f;
@@ -300,11 +309,21 @@ int64_t rd_schedule_step(const rd_schedule_config *c, int64_t base, int n_ranks)
     return more < 0.0 ? -1 : c->origin_step + (int64_t)more;
 }
 
+/* Returns the step of one rank. */
+static double step_of_one(const rd_schedule_config *c, const rd_schedule_point *p)
+{
+    return schedule_scaled(c) ? c->origin_base + (double)(p->step - c->origin_step) * p->n_ranks
+                              : (double)p->step;
+}
+
+bool rd_schedule_warming(const rd_schedule_config *c, const rd_schedule_point *p)
+{
+    return warms_by_steps(c, step_of_one(c, p)) || p->epoch < c->warmup_epochs;
+}
+
 double rd_schedule_rate(const rd_schedule_config *c, const rd_schedule_point *p)
 {
-    const double step = schedule_scaled(c)
-                            ? c->origin_base + (double)(p->step - c->origin_step) * p->n_ranks
-                            : (double)p->step;
+    const double step = step_of_one(c, p);
     double lr = base_rate(c, step, p->epoch);
     if (p->multiplier > 0.0 && p->multiplier < 1.0)
         lr = fmax(lr * p->multiplier, fmin(lr, c->plateau_min_lr));

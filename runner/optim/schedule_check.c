@@ -149,8 +149,13 @@ static rd_code check_inv_sqrt(const rd_schedule_config *c, const rd_config *cfg,
 
 static rd_code check_plateau(const rd_schedule_config *c, const rd_config *cfg, rd_status *st)
 {
-    static const char *const keys[] = {"plateau_patience", "plateau_min_delta", "plateau_cooldown",
-                                       "plateau_min_lr",   "plateau_monitor",   NULL};
+    static const char *const keys[] = {"plateau_patience",
+                                       "plateau_min_delta",
+                                       "plateau_cooldown",
+                                       "plateau_min_lr",
+                                       "plateau_monitor",
+                                       "plateau_restore",
+                                       NULL};
     if (c->has_plateau || !cfg) return RD_OK;
     for (int i = 0; keys[i]; i++)
         if (rd_config_has(cfg, keys[i]))

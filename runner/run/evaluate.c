@@ -354,6 +354,12 @@ rd_figure eval_main_figure(const eval_result *v)
     return (rd_figure){"loss", v->loss, false};
 }
 
+rd_figure eval_best_figure(const rd_run *r, const eval_result *v)
+{
+    if (r->config.best_monitor == RUN_MONITOR_LOSS) return (rd_figure){"loss", v->loss, false};
+    return eval_main_figure(v);
+}
+
 bool eval_is_finite(const eval_result *v, char what[160])
 {
     const rd_figure main = eval_main_figure(v),
@@ -415,8 +421,8 @@ rd_code eval_records_open(rd_run *r, eval_records *e, rd_status *st)
     if (warning[0]) rd_warn(r->log, "%s", warning);
     /* The evaluation of an older checkpoint keeps the lines of newer steps. A resumed run writes
      * its lines again. */
-    RD_TRY(rd_metrics_new(path, r->mode == RD_MODE_TRAIN_EVAL ? r->progress.step : INT64_MAX,
-                          &e->metrics, st));
+    const int64_t last = r->progress.eval_due ? r->progress.step - 1 : r->progress.step;
+    RD_TRY(rd_metrics_new(path, r->mode == RD_MODE_TRAIN_EVAL ? last : INT64_MAX, &e->metrics, st));
     RD_TRY(rd_events_new(dir, r->progress.step, &e->events, st));
 done:
     return st->code;
@@ -476,6 +482,15 @@ static json_t *as_json(const rd_run *r, const eval_result *v)
     add_figures(o, v->figure, v->n_figures);
     if (v->scored) (void)json_object_set_new(o, "score_line", json_string(v->line));
     (void)json_object_set_new(o, "eval_s", json_real(v->seconds));
+    if (!v->training) return o;
+    (void)json_object_set_new(o, "epoch", json_real(v->epoch));
+    (void)json_object_set_new(o, "updates", json_integer((json_int_t)r->progress.updates));
+    (void)json_object_set_new(o, "train_samples",
+                              json_integer((json_int_t)r->progress.all_samples));
+    (void)json_object_set_new(o, "learning_rate", json_real(v->learning_rate));
+    (void)json_object_set_new(o, "best", json_boolean(v->best));
+    (void)json_object_set_new(o, "not_improved",
+                              json_integer((json_int_t)r->progress.patience.wait));
     return o;
 }
 

@@ -14,6 +14,11 @@ typedef struct eval_result {
     int64_t n_batches, n_bad; /* number of batches, and of those whose loss is not finite */
     double seconds;           /* time of the evaluation */
 
+    /* of a training; the caller sets them for the record */
+    bool training;
+    double epoch, learning_rate; /* epochs done; rate of the next step */
+    bool best;                   /* the best one so far */
+
     /* sentences: share of the target tokens whose prediction is right, and the score */
     double accuracy;
     bool scored;
@@ -37,8 +42,12 @@ void eval_result_release(eval_result *v);
  * `what` gets the first that is not: "loss nan; the loss of 3 of 9 batches is not". */
 bool eval_is_finite(const eval_result *v, char what[160]);
 
-/* Returns the figure that decides which checkpoint is best. The plateau rule can use it, too. */
+/* Returns the first figure of the metric, or the loss. The plateau rule can use it. */
 rd_figure eval_main_figure(const eval_result *v);
+
+/* Returns the figure that decides which checkpoint is best, and early stopping: the one that
+ * best_monitor names. */
+rd_figure eval_best_figure(const rd_run *r, const eval_result *v);
 
 /* LOGDIR/eval. Rank 0 only. */
 typedef struct eval_records {

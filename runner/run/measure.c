@@ -47,7 +47,7 @@ static rd_figure deciding_figure(const rd_run *r)
     }
     v.scored = r->model->decode && run_flag(r, "eval_bleu", true);
     if (v.scored) v.n_figures = r->metric->figures(v.counts, v.figure);
-    const rd_figure f = eval_main_figure(&v);
+    const rd_figure f = eval_best_figure(r, &v);
     free(v.by_class.at);
     return f;
 }

@@ -68,6 +68,25 @@ static void describe_position(const rd_run *r, json_t *m)
                                         p->sums.samples, "classes", classes));
 }
 
+/* Adds the state of early stopping, and the evaluation of this step. */
+static void describe_evaluation(const rd_run *r, json_t *m)
+{
+    const run_progress *p = &r->progress;
+    const run_patience *s = &p->patience;
+    const run_evaluated *e = &p->evaluated;
+    if (s->has_best || s->wait > 0)
+        (void)json_object_set_new(m, "patience",
+                                  json_pack("{s:f, s:b, s:I, s:b}", "best", s->best, "has_best",
+                                            (int)s->has_best, "wait", (json_int_t)s->wait,
+                                            "stopped", (int)s->stopped));
+    if (p->restore_due) (void)json_object_set_new(m, "restore_due", json_true());
+    if (e->step != p->step || !isfinite(e->figure.value) || !isfinite(e->loss)) return;
+    (void)json_object_set_new(m, "evaluation",
+                              json_pack("{s:s, s:f, s:b, s:f}", "figure", e->figure.name, "value",
+                                        e->figure.value, "higher_is_better",
+                                        (int)e->figure.higher_is_better, "loss", e->loss));
+}
+
 static json_t *resume_describe(const rd_run *r)
 {
     char src[20], tgt[20];
@@ -87,6 +106,10 @@ static json_t *resume_describe(const rd_run *r)
         (void)json_object_set_new(m, "batch_tokens",
                                   json_integer((json_int_t)r->config.batch_tokens));
     describe_position(r, m);
+    (void)json_object_set_new(m, "all_samples", json_integer((json_int_t)p->all_samples));
+    if (p->state_updates != p->updates)
+        (void)json_object_set_new(m, "state_updates", json_integer((json_int_t)p->state_updates));
+    describe_evaluation(r, m);
     if (r->train_data)
         (void)json_object_set_new(
             m, "data",
@@ -338,6 +361,15 @@ static rd_plateau plateau_of(const json_t *m)
     return out;
 }
 
+static run_patience patience_of(const json_t *m)
+{
+    const json_t *p = json_object_get(m, "patience"), *best = json_object_get(p, "best");
+    return (run_patience){.best = json_number_value(best),
+                          .has_best = json_is_true(json_object_get(p, "has_best")),
+                          .wait = meta_int(p, "wait", 0),
+                          .stopped = json_is_true(json_object_get(p, "stopped"))};
+}
+
 /* Goes on with the series of the best figure, or begins a new one where the evaluation has changed.
  * The best file of the old series stays, and the plateau rule forgets its best figure. */
 static void keep_series(rd_run *r, const json_t *m)
@@ -360,6 +392,8 @@ static void keep_series(rd_run *r, const json_t *m)
         r->progress.plateau.has_best = false;
         r->progress.plateau.best = 0.0;
         r->progress.plateau.wait = 0;
+        r->progress.patience = (run_patience){0};
+        r->progress.restore_due = false;
     }
     rd_strbuf_release(&keys);
 }
@@ -496,11 +530,16 @@ static void take_progress(rd_run *r, const rd_ckpt *c)
         .loss_scale = scaled ? json_number_value(scale) : r->progress.loss_scale,
         .good_steps = scaled ? meta_int(m, "loss_scale_good_steps", 0) : 0,
         .eval_due = json_is_true(json_object_get(m, "eval_due")),
-        .plateau = plateau_of(m)};
+        .plateau = plateau_of(m),
+        .patience = patience_of(m),
+        .restore_due = json_is_true(json_object_get(m, "restore_due")),
+        .evaluated = {.step = -1}};
+    r->progress.state_updates = meta_int(m, "state_updates", r->progress.updates);
     if (!r->train_data) return;
     const bool few = take_parts(&r->progress, m);
     take_sums(&r->progress, m);
     take_origin(r, m);
+    r->progress.all_samples = meta_int(m, "all_samples", r->progress.seen);
     keep_series(r, m);
     if (meta_int(m, "seed", (int64_t)r->seed) != (int64_t)r->seed)
         rd_warn(r->log,
@@ -569,6 +608,8 @@ static rd_code read_root(rd_run *r, const char *what, bool *found, rd_status *st
     if (r->optim) RD_TRY(copy_slots(r, &c, st));
     RD_TRY(check_finite(r, &c, st));
     take_progress(r, &c);
+    const char *slash = strrchr(c.path, '/');
+    r->from_best = strncmp(slash ? slash + 1 : c.path, "best-", 5) == 0;
     rd_info(r->log, "%s %s, step %" PRId64, r->optim ? "resuming from" : "weights from", c.path,
             c.step);
     meaning_report(r, meta_of(&c));
@@ -587,12 +628,50 @@ rd_code run_load(rd_run *r, const char *what, bool *found, rd_status *st)
     if (r->world->rank == 0) (void)read_root(r, what, found, st);
     RD_TRY(run_agree(r, st));
     msg.at = r->progress;
-    msg.found = *found;
+    msg.found = *found ? 1 + r->from_best : 0;
     RD_TRY(rd_comm_bcast(r->comm, &msg, sizeof msg, 0, st));
     *found = msg.found != 0;
     if (!*found) goto done;
+    r->from_best = msg.found == 2;
     r->progress = msg.at;
     RD_TRY(run_spread_weights(r, st));
+done:
+    return st->code;
+}
+
+/* Reads the best checkpoint for run_restore_best. Rank 0 only. */
+static rd_code restore_root(rd_run *r, rd_status *st)
+{
+    rd_ckpt c = {0};
+    run_progress *p = &r->progress;
+    const bool reset = r->config.reset_optimizer;
+    char path[4300];
+    (void)snprintf(path, sizeof path, "%.4000s/best-%" PRId64 ".npz", r->cli->logdir, p->best_step);
+    r->config.reset_optimizer = false; /* it is for the start alone */
+    if (rd_ckpt_load(path, &c, st) != RD_OK)
+        rd_status_prefix(st,
+                         "plateau_restore needs the best checkpoint; plateau_restore=false goes "
+                         "on without it");
+    RD_TRY(st->code);
+    RD_TRY(copy_values(r, &c, st));
+    RD_TRY(copy_slots(r, &c, st));
+    p->state_updates = meta_int(meta_of(&c), "state_updates",
+                                meta_int(meta_of(&c), "updates", c.step));
+    rd_info(r->log, "weights and optimizer state of best-%" PRId64 ".npz are restored", c.step);
+done:
+    r->config.reset_optimizer = reset;
+    rd_ckpt_release(&c);
+    return st->code;
+}
+
+rd_code run_restore_best(rd_run *r, rd_status *st)
+{
+    if (r->world->rank == 0) (void)restore_root(r, st);
+    RD_TRY(run_agree(r, st));
+    RD_TRY(rd_comm_bcast(r->comm, &r->progress.state_updates, sizeof r->progress.state_updates, 0,
+                         st));
+    RD_TRY(run_spread_weights(r, st));
+    r->progress.restore_due = false;
 done:
     return st->code;
 }

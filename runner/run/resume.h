@@ -20,6 +20,10 @@ rd_code run_save_best(rd_run *r, double value, rd_status *st);
  * none. */
 rd_code run_load(rd_run *r, const char *what, bool *found, rd_status *st);
 
+/* Collective. Gives the weights and the optimizer's state of the best checkpoint to all ranks. The
+ * progress stays. */
+rd_code run_restore_best(rd_run *r, rd_status *st);
+
 /* Collective, before data is read. RD_EUSAGE: neither a log folder nor a file names the weights. */
 rd_code run_check_weights_source(rd_run *r, rd_status *st);
 

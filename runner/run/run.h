@@ -36,6 +36,7 @@ typedef enum run_overlap {
     RUN_OVERLAP_CORE
 } run_overlap;
 typedef enum run_sparse { RUN_SPARSE_AUTO, RUN_SPARSE_NEVER, RUN_SPARSE_ALWAYS } run_sparse;
+typedef enum run_monitor { RUN_MONITOR_FIGURE, RUN_MONITOR_LOSS } run_monitor;
 typedef enum run_sampling { RUN_SAMPLING_SHARD, RUN_SAMPLING_INDEPENDENT } run_sampling;
 
 /* The trainer's own keys, in the order of the rows in run_options.c, which explain them. has_...:
@@ -55,6 +56,9 @@ typedef struct run_config {
     int64_t num_gpus;
     bool has_num_epochs;
     int64_t num_epochs;
+    int64_t max_epochs, max_samples; /* 0: no limit */
+    int64_t stop_patience;           /* 0: no early stopping */
+    int64_t min_epochs, min_steps, min_samples;
     int64_t iter_size;
 
     /* precision and device */
@@ -94,12 +98,14 @@ typedef struct run_config {
     int64_t max_eval_samples;
     int64_t read_retries;
     const char *metric;
+    run_monitor best_monitor;
     bool multi_reference;
 
     /* checkpoints and records */
     const char *checkpoint;
     const char *init_from;
     bool init_allow_missing;
+    int64_t checkpoint_steps; /* 0: by time alone */
     int64_t checkpoint_keep;
     bool reset_optimizer;
     int64_t nonfinite_limit;
@@ -145,6 +151,21 @@ typedef struct run_origin {
     double epoch;    /* passes over the data before the step */
 } run_origin;
 
+/* The state of early stopping, equal on all ranks. */
+typedef struct run_patience {
+    double best; /* best figure of a regular evaluation so far, if has_best */
+    bool has_best;
+    int64_t wait; /* number of evaluations in a row that were not better than `best` */
+    bool stopped; /* the training ended for that reason */
+} run_patience;
+
+/* An evaluation, for the checkpoint of its step. */
+typedef struct run_evaluated {
+    int64_t step; /* -1: none */
+    rd_figure figure;
+    double loss;
+} run_evaluated;
+
 /* Largest number of parts of an epoch (rd_order_part), the present one included. */
 enum { RUN_PARTS = 256 };
 
@@ -155,6 +176,9 @@ enum { RUN_PARTS = 256 };
 typedef struct run_progress {
     int64_t step;    /* number of steps done, skipped steps included */
     int64_t updates; /* number of optimizer updates done */
+    /* number of updates that the optimizer's state comes from: less than `updates` after the state
+     * of the best checkpoint was restored */
+    int64_t state_updates;
     int64_t skipped; /* number of steps whose gradient was not finite */
     /* number of steps in a row, up to this one, that were skipped; and of those among them that a
      * smaller loss_scale would not have saved */
@@ -162,7 +186,8 @@ typedef struct run_progress {
     int64_t diverging; /* see divergence.h */
     bool eval_bad;     /* the last evaluation was not finite */
     int64_t epoch, batch;
-    int64_t samples; /* number of samples of this epoch used so far */
+    int64_t samples;     /* number of samples of this epoch used so far */
+    int64_t all_samples; /* the same, of all epochs */
     /* sum of a hash of their ids: the same for every order and number of ranks */
     int64_t samples_hash;
     int n_parts;                   /* number of earlier parts of this epoch */
@@ -182,6 +207,11 @@ typedef struct run_progress {
     /* number of finite steps since loss_scale changed; see device_scales_loss */
     int64_t good_steps;
     rd_plateau plateau;
+    run_patience patience;
+    /* The weights and the optimizer's state of the best checkpoint are restored before the next
+     * step. */
+    bool restore_due;
+    run_evaluated evaluated; /* the last one */
 } run_progress;
 
 typedef struct exchange exchange;
@@ -236,6 +266,7 @@ struct rd_run {
 
     /* state */
     run_progress progress;
+    bool from_best;       /* the run was resumed from a best file */
     json_t *best_measure; /* owned; rank 0: how `best` was measured; NULL: not known */
     run_times times;
     run_trace *trace; /* owned; NULL: no trace */

@@ -19,6 +19,8 @@ static const char *const overlaps[] = {
     [RUN_OVERLAP_THREAD] = "thread", [RUN_OVERLAP_CORE] = "core", NULL};
 static const char *const sparse[] = {
     [RUN_SPARSE_AUTO] = "auto", [RUN_SPARSE_NEVER] = "never", [RUN_SPARSE_ALWAYS] = "always", NULL};
+static const char *const monitors[] = {
+    [RUN_MONITOR_FIGURE] = "figure", [RUN_MONITOR_LOSS] = "loss", NULL};
 static const char *const samplings[] = {
     [RUN_SAMPLING_SHARD] = "shard", [RUN_SAMPLING_INDEPENDENT] = "independent", NULL};
 /* The file of a metric has its name. */
@@ -61,6 +63,21 @@ static const rd_option run_rows[] = {
     RD_OPT_INT(run_config, num_epochs, num_epochs, NULL, 1, 1e9,
                "length of training in passes over the data, when --max_steps is not given",
                RD_GIVEN(run_config, has_num_epochs)),
+    RD_OPT_INT(run_config, max_epochs, max_epochs, "0", 0, 1e9,
+               "training ends after this number of epochs at the latest, also with --max_steps; 0: "
+               "no limit"),
+    RD_OPT_INT(run_config, max_samples, max_samples, "0", 0, 1e15,
+               "training ends with the step that reaches this number of samples, all epochs "
+               "together; 0: no limit"),
+    RD_OPT_INT(run_config, stop_patience, stop_patience, "0", 0, 1e9,
+               "early stopping in train_eval mode: training ends when this number of evaluations "
+               "in a row were not better than the best one (best_monitor); 0: never"),
+    RD_OPT_INT(run_config, min_epochs, min_epochs, "0", 0, 1e9,
+               "number of epochs before which stop_patience does not end the training"),
+    RD_OPT_INT(run_config, min_steps, min_steps, "0", 0, 1e15,
+               "number of steps before which stop_patience does not end the training"),
+    RD_OPT_INT(run_config, min_samples, min_samples, "0", 0, 1e15,
+               "number of samples before which stop_patience does not end the training"),
     RD_OPT_INT(run_config, iter_size, iter_size, "1", 1, 1 << 20,
                "number of global batches whose gradients are added before an update: a larger "
                "batch without more memory. With batch_tokens or batch_sentences: number of parts "
@@ -149,6 +166,10 @@ static const rd_option run_rows[] = {
                "in all. If the fault stays, the last step is saved and the run ends with code 3"),
     RD_OPT_NAME(run_config, metric, metric, "\"bleu\"", metrics,
                 "score of decoded sentences in evaluation"),
+    RD_OPT_ENUM(run_config, best_monitor, best_monitor, "\"figure\"", monitors,
+                "what decides which checkpoint is best, and early stopping. figure: the first "
+                "figure of the metric (BLEU, accuracy, ...), without one the loss; loss: always "
+                "the loss of the evaluation"),
     RD_OPT_BOOL(run_config, multi_reference, multi_reference, "false",
                 "evaluation: samples with the same source count once, with the target that scores "
                 "best; the metrics sacrebleu and chrf take all targets as sacreBLEU does"),
@@ -161,8 +182,12 @@ static const rd_option run_rows[] = {
     RD_OPT_BOOL(run_config, init_allow_missing, init_allow_missing, "false",
                 "with init_from: weights that the file lacks or has in another shape start anew, "
                 "for example for other classes"),
-    RD_OPT_INT(run_config, checkpoint_keep, checkpoint_keep, "5", 1, 1000000,
-               "number of periodic checkpoints to keep"),
+    RD_OPT_INT(run_config, checkpoint_steps, checkpoint_steps, "0", 0, 1e12,
+               "number of steps between checkpoints, beside --checkpoint_frequency (seconds). In "
+               "train_eval mode each of them is evaluated, and without eval_frequency and "
+               "eval_epochs nothing else is; 0: by time alone"),
+    RD_OPT_INT(run_config, checkpoint_keep, checkpoint_keep, "5", 0, 1000000,
+               "number of periodic checkpoints to keep; 0: all"),
     RD_OPT_BOOL(run_config, reset_optimizer, reset_optimizer, "false",
                 "reset the optimizer's state when a checkpoint is resumed (needed after a change "
                 "of optimizer)"),

@@ -277,6 +277,7 @@ static rd_code next_batch(stepper *s, int64_t j, bool last, rd_batch *b, rd_stat
     if (j + 1 == s->n_own) {
         at->batch++;
         at->samples += b->n_global;
+        at->all_samples += b->n_global;
     }
     if (ahead) {
         const step_share spare = s->next;
@@ -329,7 +330,7 @@ static rd_code stepper_update(stepper *s, double lr, double scale, rd_optim_stat
 {
     rd_run *r = s->run;
     RD_TRY(device_recurs(r, UPDATE_KEY, st));
-    (void)rd_optim_step(r->optim, r->progress.updates + 1, lr, scale, stats, st);
+    (void)rd_optim_step(r->optim, r->progress.state_updates + 1, lr, scale, stats, st);
     RD_TRY(device_recurred(r, st));
 done:
     return st->code;
@@ -553,10 +554,9 @@ rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
     /* The sums are the same bytes on every rank, so either all ranks skip the step or none. */
     if (isfinite(out->loss) && out->weight > 0.0)
         RD_TRY(stepper_update(s, lr, 1.0 / (r->progress.loss_scale * out->weight), stats, st));
-    if (stats->finite)
-        r->progress.updates++;
-    else
-        r->progress.skipped++;
+    r->progress.updates += stats->finite;
+    r->progress.state_updates += stats->finite;
+    r->progress.skipped += !stats->finite;
     device_adapt_scale(r, stats->finite);
     RD_TRY(deal_times(s, st));
     times_enter(r, TIMES_NONE); /* printing and recording are no part of the update */

@@ -1,5 +1,5 @@
-/* train.c -- train and train_eval mode: resumes, loops, evaluates, ends. train_save.c has the log
- * folder and the checkpoints, train_records.c the records.
+/* train.c -- train and train_eval mode: resumes, loops, ends. train_evaluate.c has the evaluations,
+ * train_save.c the log folder and the checkpoints, train_records.c the records.
  *
  * All ranks share the numbers that decide what happens at a step: the step itself, and its control
  * block (step_sums). Rank 0's clock and every rank's signals only add a request to the next control
@@ -10,6 +10,7 @@
 #include "finite.h"
 #include "init_from.h"
 #include "measure.h"
+#include "patience.h"
 #include "recorder.h"
 #include "replicas.h"
 #include "resume.h"
@@ -28,114 +29,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the rate, and evaluation between steps ---- */
+/* ---- the rate ---- */
 
-/* Returns the learning rate of the next step. */
-static double rate_now(const trainer *t)
+rd_schedule_point train_point(const trainer *t)
 {
     const rd_run *r = t->run;
-    const rd_schedule_point p = {
+    return (rd_schedule_point){
         .step = r->progress.step,
         .n_ranks = run_schedule_ranks(r),
         .epoch = (double)r->progress.epoch + stepper_epoch_share(&t->stepper),
         .part = stepper_step_share(&t->stepper),
         .multiplier = r->schedule_config.has_plateau ? r->progress.plateau.factor : 1.0};
-    return rd_schedule_rate(&r->schedule_config, &p);
 }
 
-/* Applies the plateau rule. All ranks hold the same figures. */
-static void apply_plateau(trainer *t, const eval_result *v)
+double train_rate(const trainer *t)
 {
-    rd_run *r = t->run;
-    const rd_figure f = r->schedule_config.plateau_monitor == RD_MONITOR_FIGURE
-                            ? eval_main_figure(v)
-                            : (rd_figure){"loss", v->loss, false};
-    const double rate = rate_now(t) /
-                        rd_schedule_factor(&r->schedule_config, run_schedule_ranks(r));
-    if (!rd_plateau_update(&r->schedule_config, &r->progress.plateau, f.value, f.higher_is_better,
-                           rate))
-        return;
-    rd_info(r->log,
-            "plateau: the %s has not improved on %.6g in %" PRId64
-            " evaluation%s; the rate falls to %.6g",
-            f.name, r->progress.plateau.best, r->schedule_config.plateau_patience,
-            RD_S(r->schedule_config.plateau_patience), rate_now(t));
-}
-
-/* Rank 0: reports an evaluation and saves the best checkpoint. Fails if the log folder is another
- * one now. what: the figure that is not finite, if there is one. */
-static rd_code record_evaluation(trainer *t, const eval_result *v, const char *what, rd_status *st)
-{
-    rd_run *r = t->run;
-    rd_status own = {0};
-    if (eval_report(r, &t->eval, v, &own) != RD_OK)
-        rd_warn(r->log, "records are incomplete: %s", own.msg);
-    own = (rd_status){0};
-    for (int i = 0; i < v->n_figures; i++)
-        recorder_scalar(t->records, r->progress.step, v->figure[i].name, v->figure[i].value);
-    const rd_figure now = eval_main_figure(v);
-    if (r->progress.eval_bad) {
-        rd_warn(r->log,
-                "the evaluation at step %" PRId64
-                " is not finite: %s; it is not compared with the best one",
-                r->progress.step, what);
-        goto done;
-    }
-    if (v->classes) recorder_evaluation(t->records, r->progress.step, &now);
-    if (r->progress.best_step < 0 || !isfinite(r->progress.best) ||
-        (now.higher_is_better ? now.value > r->progress.best : now.value < r->progress.best)) {
-        recorder_flush(t->records); /* a resume may begin here and write later lines only */
-        RD_TRY(rd_logdir_check(r->cli->logdir, r->lock, st));
-        if (run_save_best(r, now.value, &own) == RD_OK)
-            rd_info(r->log, "best so far: best-%" PRId64 ".npz (%s %.4g)", r->progress.step,
-                    now.name, now.value);
-        else if (rd_logdir_check(r->cli->logdir, r->lock, st) == RD_OK)
-            rd_warn(r->log, "%s; training goes on", own.msg);
-    }
-done:
-    return st->code;
-}
-
-/* Evaluates. regular: false where only the end of the run causes the evaluation. A longer run would
- * not have it, so the plateau rule ignores it. *stop: all ranks were asked to stop and left the
- * evaluation. A regular evaluation then remains due. */
-static rd_code evaluate(trainer *t, bool regular, bool *stop, rd_status *st)
-{
-    rd_run *r = t->run;
-    eval_result v = {0};
-    char what[160];
-    times_enter(r, TIMES_EVALUATE);
-    if (run_evaluate(r, &v, st) == RD_ESTOP) {
-        *st = (rd_status){.rank = -1};
-        r->agreed = false;
-        r->progress.eval_due = regular;
-        *stop = true;
-        rd_info(r->log, "the evaluation at step %" PRId64 " is left: asked to stop%s",
-                r->progress.step,
-                regular ? "; the same command begins with it" : "; --mode=eval does it");
-    }
-    times_enter(r, TIMES_NONE);
-    t->whole = st->code != RD_OK && r->agreed;
-    if (*stop || st->code != RD_OK) goto done;
-    r->progress.eval_due = false;
-    r->progress.eval_bad = !eval_is_finite(&v, what);
-    t->n_bad_evals += r->progress.eval_bad;
-    if (regular) apply_plateau(t, &v);
-    if (r->world->rank == 0) (void)record_evaluation(t, &v, what, st);
-    (void)run_agree(r, st);
-done:
-    eval_result_release(&v);
-    return st->code;
-}
-
-/* Does a regular evaluation follow this step? done_before: epochs done before the step. */
-static bool eval_due(const trainer *t, int64_t step, int64_t done_before)
-{
-    const rd_run *r = t->run;
-    const int64_t every = r->config.eval_epochs, done = train_epochs_done(t);
-    if (r->mode != RD_MODE_TRAIN_EVAL) return false;
-    if (every > 0 && done / every != done_before / every) return true;
-    return (every == 0 || r->config.has_eval_frequency) && step % r->config.eval_frequency == 0;
+    const rd_schedule_point p = train_point(t);
+    return rd_schedule_rate(&t->run->schedule_config, &p);
 }
 
 /* ---- the loop ---- */
@@ -352,7 +262,7 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
     const int64_t step = r->progress.step + 1, begin_ns = rd_now_ns(),
                   every = r->cli->summary_frequency;
     const int64_t done_before = train_epochs_done(t), images = r->config.image_frequency;
-    const double lr = rate_now(t), scale = r->progress.loss_scale;
+    const double lr = train_rate(t), scale = r->progress.loss_scale;
     const int64_t skipped_before = r->progress.skipped_in_row;
     const bool due = step == 1 || step % every == 0 || step == t->last_step;
     /* A signal reaches the ranks at slightly different times. A request right after a save belongs
@@ -406,19 +316,23 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
     *stop = sum.stop > 0.0;
     /* This comes before a save, so that the checkpoint holds what the evaluation changes (best,
      * plateau). A stop request does not wait for it: the next start begins with the evaluation. */
-    r->progress.eval_due = eval_due(t, step, done_before);
+    if (r->config.max_samples > 0 && r->progress.all_samples >= r->config.max_samples)
+        t->last_step = step;
+    r->progress.eval_due = train_evaluation_due(t, step, done_before);
     if (!*stop && (r->progress.eval_due || (r->mode == RD_MODE_TRAIN_EVAL && step == t->last_step)))
-        RD_TRY(evaluate(t, r->progress.eval_due, stop, st));
-    if (sum.save > 0.0 && !t->save_due && train_in_trouble(t))
+        RD_TRY(train_evaluate(t, r->progress.eval_due, stop, st));
+    const bool save = sum.save > 0.0 || train_checkpoint_due(t, step);
+    if (save && !t->save_due && train_in_trouble(t))
         rd_info(r->log,
                 "the checkpoint of step %" PRId64
                 " waits: it would replace one from before the trouble",
                 step);
-    t->save_due |= sum.save > 0.0;
+    t->save_due |= save;
     if (t->save_due && !train_in_trouble(t) && !*stop && step < t->last_step) {
         t->save_due = false;
         RD_TRY(train_save(t, false, st));
     }
+    if (r->progress.restore_due && !*stop && step < t->last_step) RD_TRY(run_restore_best(r, st));
 done:
     return st->code;
 }
@@ -430,9 +344,14 @@ static rd_code loop(trainer *t, rd_status *st)
     train_set_next_save(t, r->cli->checkpoint_frequency);
     t->window_ns = rd_now_ns();
     if (r->progress.eval_due && r->mode == RD_MODE_TRAIN_EVAL) {
-        RD_TRY(evaluate(t, true, &stop, st));
+        RD_TRY(train_evaluate(t, true, &stop, st));
         if (!stop) t->saved_step = -1; /* the checkpoint says that the evaluation is due */
     }
+    /* A kill came between the best file of this step and the model file. */
+    if (r->from_best && !stop && train_checkpoint_due(t, r->progress.step))
+        RD_TRY(train_save(t, false, st));
+    if (r->progress.restore_due && !stop && r->progress.step < t->last_step)
+        RD_TRY(run_restore_best(r, st));
     while (r->progress.step < t->last_step && !stop) RD_TRY(train_one_step(t, &stop, st));
     rd_live(r->log, NULL);
     if (t->saved_step != r->progress.step) RD_TRY(train_save(t, true, st));
@@ -476,26 +395,43 @@ static void find_origin(trainer *t)
     c->origin_epoch = p->origin.epoch;
 }
 
-/* Finds the last step: --max_steps where it is given, else num_epochs, else the flag's default. */
+/* Returns the number of epochs at whose end the training ends; INT64_MAX: another limit decides. */
+static int64_t last_epoch(const rd_run *r)
+{
+    const int64_t most = r->config.max_epochs > 0 ? r->config.max_epochs : INT64_MAX,
+                  n = r->config.has_num_epochs && !r->cli->max_steps_given ? r->config.num_epochs
+                                                                           : INT64_MAX;
+    return n < most ? n : most;
+}
+
+/* Finds the last step: --max_steps where it is given, else num_epochs, else the flag's default. Of
+ * these and max_epochs, the first ends the training. */
 static void find_last_step(trainer *t)
 {
     rd_run *r = t->run;
+    const int64_t last = last_epoch(r);
     t->last_step = r->cli->max_steps;
+    if (r->config.max_samples > 0 && r->progress.all_samples >= r->config.max_samples)
+        t->last_step = r->progress.step;
     const int64_t n = rd_order_n_whole(t->stepper.order);
     rd_schedule_config *c = &r->schedule_config;
     c->epoch_steps = (double)n / (double)run_batches(r);
     find_origin(t);
     /* A schedule that does not set its own end ends here. So a shorter trial of the same config
      * keeps its learning rates. */
-    c->end_epoch = r->config.has_num_epochs
-                       ? (double)r->config.num_epochs
+    c->end_epoch = r->config.has_num_epochs ? (double)r->config.num_epochs
+                   : last < INT64_MAX && !r->cli->max_steps_given
+                       ? (double)last
                        : c->origin_epoch + (double)(t->last_step - c->origin_step) / c->epoch_steps;
-    if (r->cli->max_steps_given || !r->config.has_num_epochs) return;
-    t->stepper.n_epochs = r->config.num_epochs;
-    const int64_t epochs = r->config.num_epochs - r->progress.epoch;
+    if (last == INT64_MAX) return;
+    t->stepper.n_epochs = last;
+    const int64_t epochs = last - r->progress.epoch;
     const int64_t n_now = rd_order_n_batches(t->stepper.order);
     const int64_t left = epochs > 0 ? (epochs - 1) * n + n_now - r->progress.batch : 0;
-    t->last_step = r->progress.step + (left > 0 ? (left + run_batches(r) - 1) / run_batches(r) : 0);
+    const int64_t end = r->progress.step +
+                        (left > 0 ? (left + run_batches(r) - 1) / run_batches(r) : 0);
+    const bool steps = r->cli->max_steps_given || r->progress.step >= t->last_step;
+    if (!steps || end < t->last_step) t->last_step = end;
 }
 
 /* Prints the true target tokens of the updates, and those that a system with padding would compute
@@ -536,9 +472,7 @@ static rd_code open_run(trainer *t, rd_status *st)
     RD_TRY(run_load(r, "newest", &found, st));
     if (!found && r->config.init_from) RD_TRY(init_weights(r, st));
     t->saved_step = found ? r->progress.step : -1;
-    t->stepper.n_epochs = r->config.has_num_epochs && !r->cli->max_steps_given
-                              ? r->config.num_epochs
-                              : INT64_MAX;
+    t->stepper.n_epochs = last_epoch(r);
     (void)stepper_prepare(&t->stepper, st);
     t->param_norm = calloc((size_t)rd_params_n(r->params) + 1, sizeof *t->param_norm);
     if (!t->param_norm) rd_fail(st, RD_EENV, "out of memory");
@@ -563,6 +497,14 @@ rd_code run_train(rd_run *r, rd_status *st)
     t.watched = console_watched(r);
     stepper_init(&t.stepper, r);
     RD_TRY(open_run(&t, st));
+    if (patience_holds(&r->config, &r->progress) && r->mode == RD_MODE_TRAIN_EVAL) {
+        rd_info(r->log,
+                "nothing to do: the training ended at step %" PRId64 ", after %" PRId64
+                " evaluation%s that were not better than the best one; a larger stop_patience goes "
+                "on",
+                r->progress.step, r->progress.patience.wait, RD_S(r->progress.patience.wait));
+        goto done;
+    }
     if (r->progress.step >= t.last_step &&
         !(r->progress.eval_due && r->mode == RD_MODE_TRAIN_EVAL)) {
         rd_info(r->log,

@@ -42,6 +42,23 @@ typedef struct trainer {
     bool whole;     /* after a failure: as stepper.whole */
 } trainer;
 
+/* ---- train.c ---- */
+
+/* Returns the position of the next step in the schedule, and its learning rate. */
+rd_schedule_point train_point(const trainer *t);
+double train_rate(const trainer *t);
+
+/* ---- train_evaluate.c ---- */
+
+/* Returns whether checkpoint_steps asks for a checkpoint after this step. */
+bool train_checkpoint_due(const trainer *t, int64_t step);
+/* Returns whether a regular evaluation follows this step. done_before: epochs done before it. */
+bool train_evaluation_due(const trainer *t, int64_t step, int64_t done_before);
+/* Collective. Evaluates. regular: false where only the end of the run causes the evaluation. A
+ * longer run would not have it, so the plateau rule and early stopping ignore it. *stop: all ranks
+ * were asked to stop and left the evaluation. A regular evaluation then remains due. */
+rd_code train_evaluate(trainer *t, bool regular, bool *stop, rd_status *st);
+
 /* ---- train_save.c ---- */
 
 /* Collective. Makes the log folder and locks it. The reports of the last failure move to

@@ -65,7 +65,7 @@ static void check_plateau(void **state)
     for (int i = 0; i < g->n; i++) {
         at.multiplier = p.factor;
         const bool fell = rd_plateau_update(&c, &p, g->value[i], g->higher,
-                                            rd_schedule_rate(&c, &at));
+                                            rd_schedule_rate(&c, &at), false);
         at.multiplier = p.factor;
         const double now = rd_schedule_rate(&c, &at);
         close_to(g->name, i, now, g->rate[i]);

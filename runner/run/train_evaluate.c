@@ -1,0 +1,143 @@
+/* train_evaluate.c -- the evaluations of a training, and what follows from them: the best checkpoint,
+ * a lower rate (plateau), and the end (stop_patience).
+ *
+ * The order at a checkpoint is: evaluate, compare with the best, lower the rate, save. Then the best
+ * weights are restored, if the rate fell and plateau_restore is set. So the file of a step holds the
+ * weights that were evaluated, and its manifest says that a start from it begins with the
+ * restore. */
+#include "patience.h"
+#include "recorder.h"
+#include "resume.h"
+#include "train_impl.h"
+#include "rd/checkpoint.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+/* Applies the plateau rule. All ranks hold the same figures. Returns whether the rate fell. */
+static bool apply_plateau(trainer *t, const eval_result *v)
+{
+    rd_run *r = t->run;
+    const rd_schedule_point now = train_point(t);
+    const rd_figure f = r->schedule_config.plateau_monitor == RD_MONITOR_FIGURE
+                            ? eval_main_figure(v)
+                            : (rd_figure){"loss", v->loss, false};
+    const double rate = train_rate(t) /
+                        rd_schedule_factor(&r->schedule_config, run_schedule_ranks(r));
+    if (!rd_plateau_update(&r->schedule_config, &r->progress.plateau, f.value, f.higher_is_better,
+                           rate, rd_schedule_warming(&r->schedule_config, &now)))
+        return false;
+    rd_info(r->log,
+            "plateau: the %s has not improved on %.6g in %" PRId64
+            " evaluation%s; the rate falls to %.6g",
+            f.name, r->progress.plateau.best, r->schedule_config.plateau_patience,
+            RD_S(r->schedule_config.plateau_patience), train_rate(t));
+    return true;
+}
+
+/* Rank 0: reports an evaluation and saves the best checkpoint. Fails if the log folder is another
+ * one now. what: the figure that is not finite, if there is one. */
+static rd_code record_evaluation(trainer *t, eval_result *v, const char *what, rd_status *st)
+{
+    rd_run *r = t->run;
+    rd_status own = {0};
+    const rd_figure now = eval_best_figure(r, v);
+    const double best = r->progress.best;
+    v->training = true;
+    v->epoch = (double)r->progress.epoch + stepper_epoch_share(&t->stepper);
+    v->learning_rate = train_rate(t);
+    v->best = !r->progress.eval_bad &&
+              (r->progress.best_step < 0 || !isfinite(best) ||
+               (now.higher_is_better ? now.value > best : now.value < best));
+    if (eval_report(r, &t->eval, v, &own) != RD_OK)
+        rd_warn(r->log, "records are incomplete: %s", own.msg);
+    own = (rd_status){0};
+    for (int i = 0; i < v->n_figures; i++)
+        recorder_scalar(t->records, r->progress.step, v->figure[i].name, v->figure[i].value);
+    if (r->progress.eval_bad) {
+        rd_warn(r->log,
+                "the evaluation at step %" PRId64
+                " is not finite: %s; it is not compared with the best one",
+                r->progress.step, what);
+        goto done;
+    }
+    if (v->classes) recorder_evaluation(t->records, r->progress.step, &now);
+    if (v->best) {
+        recorder_flush(t->records); /* a resume may begin here and write later lines only */
+        RD_TRY(rd_logdir_check(r->cli->logdir, r->lock, st));
+        if (run_save_best(r, now.value, &own) == RD_OK)
+            rd_info(r->log, "best so far: best-%" PRId64 ".npz (%s %.4g)", r->progress.step,
+                    now.name, now.value);
+        else if (rd_logdir_check(r->cli->logdir, r->lock, st) == RD_OK)
+            rd_warn(r->log, "%s; training goes on", own.msg);
+    }
+done:
+    return st->code;
+}
+
+/* Updates what all ranks know of the evaluations: early stopping, the plateau rule. */
+static void follow_evaluation(trainer *t, const eval_result *v, bool regular)
+{
+    rd_run *r = t->run;
+    run_progress *at = &r->progress;
+    const rd_figure f = eval_best_figure(r, v);
+    at->evaluated = (run_evaluated){at->step, f, v->loss};
+    if (!regular) return;
+    patience_update(&at->patience, at->eval_bad ? NAN : f.value, f.higher_is_better);
+    if (apply_plateau(t, v)) at->restore_due = r->schedule_config.plateau_restore;
+    at->patience.stopped = patience_ends(&r->config, at,
+                                         (double)at->epoch + stepper_epoch_share(&t->stepper));
+    if (!at->patience.stopped) return;
+    t->last_step = at->step;
+    rd_info(r->log,
+            "the training ends at step %" PRId64 ": %" PRId64
+            " evaluation%s in a row were not better than %s %.6g (stop_patience)",
+            at->step, at->patience.wait, RD_S(at->patience.wait), f.name, at->patience.best);
+}
+
+rd_code train_evaluate(trainer *t, bool regular, bool *stop, rd_status *st)
+{
+    rd_run *r = t->run;
+    eval_result v = {0};
+    char what[160];
+    times_enter(r, TIMES_EVALUATE);
+    if (run_evaluate(r, &v, st) == RD_ESTOP) {
+        *st = (rd_status){.rank = -1};
+        r->agreed = false;
+        r->progress.eval_due = regular;
+        *stop = true;
+        rd_info(r->log, "the evaluation at step %" PRId64 " is left: asked to stop%s",
+                r->progress.step,
+                regular ? "; the same command begins with it" : "; --mode=eval does it");
+    }
+    times_enter(r, TIMES_NONE);
+    t->whole = st->code != RD_OK && r->agreed;
+    if (*stop || st->code != RD_OK) goto done;
+    r->progress.eval_due = false;
+    r->progress.eval_bad = !eval_is_finite(&v, what);
+    t->n_bad_evals += r->progress.eval_bad;
+    follow_evaluation(t, &v, regular);
+    if (r->world->rank == 0) (void)record_evaluation(t, &v, what, st);
+    (void)run_agree(r, st);
+done:
+    eval_result_release(&v);
+    return st->code;
+}
+
+bool train_checkpoint_due(const trainer *t, int64_t step)
+{
+    const int64_t every = t->run->config.checkpoint_steps;
+    return every > 0 && step % every == 0;
+}
+
+bool train_evaluation_due(const trainer *t, int64_t step, int64_t done_before)
+{
+    const rd_run *r = t->run;
+    const int64_t every = r->config.eval_epochs, done = train_epochs_done(t);
+    if (r->mode != RD_MODE_TRAIN_EVAL) return false;
+    if (every > 0 && done / every != done_before / every) return true;
+    if (train_checkpoint_due(t, step)) return true;
+    const bool by_default = every == 0 && r->config.checkpoint_steps == 0;
+    return (by_default || r->config.has_eval_frequency) && step % r->config.eval_frequency == 0;
+}
