@@ -29,6 +29,11 @@ rd_code rd_lines_new(const char *path, rd_lines_opts o, rd_lines **out, rd_statu
 /* Opens plain text in memory, which is borrowed. name: for messages. */
 rd_code rd_lines_new_mem(const char *name, const char *p, size_t n, rd_lines_opts o, rd_lines **out,
                          rd_status *st);
+/* Opens n files, at least one, as one text: the lines of the first file, then those of the second,
+ * ... The last line of a file ends with the file. Each file may have its own byte order mark and
+ * its own compression. paths: borrowed until rd_lines_free. */
+rd_code rd_lines_new_list(const char *const *paths, int n, rd_lines_opts o, rd_lines **out,
+                          rd_status *st);
 void rd_lines_free(rd_lines *l); /* NULL is fine */
 
 /* Returns the next line without its end; *line is NULL after the last one. A last line without LF
@@ -37,22 +42,79 @@ void rd_lines_free(rd_lines *l); /* NULL is fine */
  * read. Borrowed until the next call. */
 rd_code rd_lines_next(rd_lines *l, const char **line, size_t *n, rd_status *st);
 
-int64_t rd_lines_number(const rd_lines *l); /* number of the last line returned, from 1 */
-int64_t rd_lines_bytes(const rd_lines *l);  /* bytes read so far, after decompression */
+int64_t rd_lines_number(const rd_lines *l);   /* number of the last line in its file, from 1 */
+int rd_lines_file(const rd_lines *l);         /* index of its file; 0: the only one */
+const char *rd_lines_name(const rd_lines *l); /* name of its file, for messages; borrowed */
+int64_t rd_lines_offset(const rd_lines *l);   /* offset of its first byte in the text of the file */
+/* Returns whether the file that is read is a regular file without compression: a line can then be
+ * read again at its offset. */
+bool rd_lines_plain(const rd_lines *l);
+int64_t rd_lines_bytes(const rd_lines *l); /* bytes read so far, after decompression */
 bool rd_lines_bom(const rd_lines *l); /* the file began with a byte order mark, which was skipped */
 int64_t rd_lines_replaced(const rd_lines *l);       /* number of characters replaced by U+FFFD */
 int64_t rd_lines_first_replaced(const rd_lines *l); /* number of the first line with one */
+int rd_lines_file_replaced(const rd_lines *l);      /* index of its file */
 
 /* Reads all bytes that path gives, without splitting them into lines. One rank reads standard input
  * so for all. The caller frees *out. */
 rd_code rd_lines_read_all(const char *path, char **out, size_t *n, rd_status *st);
+
+/* Does the same, and stops soon after `most` bytes: *n is then larger than `most`. */
+rd_code rd_lines_read_most(const char *path, size_t most, char **out, size_t *n, rd_status *st);
 
 /* Fails if libarchive has failed because the machine has: `in` could not be read (NULL: memory), or
  * there is no memory. Otherwise the archive is damaged, and the caller says so. */
 struct archive;
 void rd_archive_fault(struct archive *a, const rd_input *in, const char *name, rd_status *st);
 
+/* ---- names of files (braces.c, text_files.c) ---- */
+
+/* Expands "a-{000..012}-{x,y}.tar" as a shell does, then matches * ? [ against the existing files.
+ * Calls each(ctx, path) in order. RD_EUSAGE: braces that are not closed, more than a million
+ * names. */
+rd_code rd_braces(const char *pattern, rd_code (*each)(void *ctx, const char *path, rd_status *st),
+                  void *ctx, rd_status *st);
+
+/* The files of one side of a text. */
+typedef struct rd_text_files {
+    char **at; /* owned list of owned names, in the order in which they are read */
+    int n, cap;
+} rd_text_files;
+
+/* Makes the list of files that the names and patterns of a key stand for. A name that exists is
+ * that file, whatever signs it has. Other names with * ? [ or braces are patterns (rd_braces), also
+ * in front of "!member". The caller owns *out, also after a failure. */
+rd_code rd_text_files_new(const rd_paths *names, rd_text_files *out, rd_status *st);
+void rd_text_files_release(rd_text_files *f);
+
+enum { RD_FILES_NAME = 384 };
+
+/* Writes "'a'", or "'a' and 2 more files", for messages. */
+const char *rd_text_files_name(const rd_text_files *f, char out[RD_FILES_NAME]);
+
 /* ---- vocabulary (vocab.c) ---- */
+
+/* The programs whose vocabularies can be read. */
+typedef enum rd_vocab_kind {
+    RD_VOCAB_LINES, /* one word a line, as in rd_vocab_new */
+    RD_VOCAB_JSON,  /* Sockeye, also vocab.json: {"token": id} */
+    RD_VOCAB_YAML,  /* Marian: "token: id" in each line */
+    RD_VOCAB_COUNTS /* fairseq's dict.txt: "token count" in each line */
+} rd_vocab_kind;
+
+/* Returns what a file of this kind is, for messages: "Sockeye's JSON". */
+const char *rd_vocab_kind_name(rd_vocab_kind k);
+
+/* Finds the kind of a vocabulary by its bytes. If it is not RD_VOCAB_LINES, appends its words to
+ * *words, each with a '\0' behind it, in the order of their numbers. The special tokens of these
+ * programs and entries that only fill a table are left out: the words count, not the numbers.
+ * RD_EDATA with file and line: a line of another kind, a word or number twice, a kind that cannot
+ * be told. */
+rd_code rd_vocab_foreign(const char *name, const char *p, size_t n, rd_vocab_kind *kind,
+                         rd_strbuf *words, rd_status *st);
+
+/* Returns the kind of the file that v comes from. */
+rd_vocab_kind rd_vocab_kind_of(const rd_vocab *v);
 
 /* Does the same as rd_vocab_new for bytes in memory. */
 rd_code rd_vocab_new_mem(const char *name, const char *p, size_t n, bool replace_invalid_utf8,
@@ -69,6 +131,9 @@ enum { RD_VOCAB_REPEATS = 3 };
 /* Returns the first RD_VOCAB_REPEATS such lines; only as many as rd_vocab_duplicates says are
  * valid. */
 const rd_vocab_repeat *rd_vocab_repeats(const rd_vocab *v);
+
+/* The most words that a vocabulary may have. */
+enum { RD_VOCAB_MOST = 1 << 22 };
 
 enum { RD_PIECES = 32 };
 

@@ -482,12 +482,4 @@ rd_code rd_cifar_load(rd_images *m, rd_tar *archive, const char *from, rd_status
 rd_code rd_webdataset_walk(rd_images *m, rd_tar *t, const char *path, uint32_t shard,
                            rd_status *st);
 
-/* ---- braces.c ---- */
-
-/* Expands "a-{000..012}-{x,y}.tar" as a shell does, then matches * ? [ against the existing files.
- * Calls each(ctx, path) in order. RD_EUSAGE: braces that are not closed, more than a million
- * names. */
-rd_code rd_braces(const char *pattern, rd_code (*each)(void *ctx, const char *path, rd_status *st),
-                  void *ctx, rd_status *st);
-
 #endif

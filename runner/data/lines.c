@@ -20,7 +20,9 @@
 enum { CHUNK_BYTES = 1 << 20, SLACK_BYTES = 64 };
 
 struct rd_lines {
-    char *name; /* for messages */
+    char *name;               /* for messages */
+    const char *const *files; /* [n_files] borrowed; NULL: one text */
+    int n_files, file;        /* file: index of the one that is read */
     rd_lines_opts o;
     rd_input *in;            /* owned; NULL: none */
     struct archive *archive; /* NULL: none */
@@ -34,8 +36,11 @@ struct rd_lines {
     bool eof, bom;
     bool skip_lf;  /* a CR ended the last line: an LF that follows belongs to it */
     int64_t line;  /* number of the last line returned */
+    int64_t at;    /* offset of the last line returned, in its file */
+    int64_t taken; /* number of bytes of this file in the lines returned */
     int64_t bytes; /* number of bytes read, after decompression */
     int64_t replaced, first_replaced;
+    int file_replaced; /* index of the file of first_replaced */
 };
 
 static rd_code lines_no_memory(const char *name, rd_status *st)
@@ -293,12 +298,50 @@ done:
     return st->code;
 }
 
-void rd_lines_free(rd_lines *l)
+/* Closes the file that is read. */
+static void lines_close(rd_lines *l)
 {
-    if (!l) return;
     if (l->archive) archive_read_free(l->archive);
     rd_gunzip_free(l->gunzip);
     rd_input_close(l->in);
+    l->archive = NULL;
+    l->gunzip = NULL;
+    l->in = NULL;
+}
+
+rd_code rd_lines_new_list(const char *const *paths, int n, rd_lines_opts o, rd_lines **out,
+                          rd_status *st)
+{
+    rd_assert(n > 0);
+    RD_TRY(rd_lines_new(paths[0], o, out, st));
+    (*out)->files = paths;
+    (*out)->n_files = n;
+done:
+    return st->code;
+}
+
+/* Opens the next file. Its lines are counted from 1. */
+static rd_code lines_next_file(rd_lines *l, rd_status *st)
+{
+    const int64_t bytes = l->bytes;
+    char *name = strdup(l->files[++l->file]);
+    if (!name) return lines_no_memory(l->name, st);
+    free(l->name);
+    l->name = name;
+    lines_close(l);
+    l->begin = l->end = 0;
+    l->eof = l->skip_lf = false;
+    l->line = l->taken = 0;
+    l->bytes = 0; /* reading a head twice must not count twice */
+    (void)lines_open(l, name, st);
+    l->bytes += bytes;
+    return st->code;
+}
+
+void rd_lines_free(rd_lines *l)
+{
+    if (!l) return;
+    lines_close(l);
     free(l->name);
     free(l->buf);
     free(l->fix);
@@ -337,7 +380,10 @@ static rd_code clean_line(rd_lines *l, const char **line, size_t *n, rd_status *
         l->fix = q;
         l->fix_cap = *n * 3;
     }
-    if (l->replaced == 0) l->first_replaced = l->line;
+    if (l->replaced == 0) {
+        l->first_replaced = l->line;
+        l->file_replaced = l->file;
+    }
     *n = rd_utf8_replace(*line, *n, l->fix, &l->replaced);
     memset(l->fix + *n, 0, SLACK_BYTES);
     *line = l->fix;
@@ -353,7 +399,8 @@ static const char *line_end(const rd_lines *l, size_t from)
     return cr ? cr : lf;
 }
 
-rd_code rd_lines_next(rd_lines *l, const char **line, size_t *n, rd_status *st)
+/* Returns the next line of the file that is read. */
+static rd_code lines_take(rd_lines *l, const char **line, size_t *n, rd_status *st)
 {
     *line = NULL;
     *n = 0;
@@ -380,6 +427,8 @@ rd_code rd_lines_next(rd_lines *l, const char **line, size_t *n, rd_status *st)
         *line = l->buf + l->begin;
         *n = length;
         ended = e != NULL;
+        l->at = l->taken;
+        l->taken += (int64_t)length + ended;
         l->begin += length + ended;
         l->skip_lf = e && *e == '\r';
         break;
@@ -401,9 +450,36 @@ done:
     return st->code;
 }
 
+rd_code rd_lines_next(rd_lines *l, const char **line, size_t *n, rd_status *st)
+{
+    RD_TRY(lines_take(l, line, n, st));
+    while (!*line && l->file + 1 < l->n_files) {
+        RD_TRY(lines_next_file(l, st));
+        RD_TRY(lines_take(l, line, n, st));
+    }
+done:
+    return st->code;
+}
+
 int64_t rd_lines_number(const rd_lines *l)
 {
     return l->line;
+}
+int rd_lines_file(const rd_lines *l)
+{
+    return l->file;
+}
+const char *rd_lines_name(const rd_lines *l)
+{
+    return l->name;
+}
+int64_t rd_lines_offset(const rd_lines *l)
+{
+    return l->at;
+}
+bool rd_lines_plain(const rd_lines *l)
+{
+    return l->in && !l->archive && !l->gunzip && S_ISREG(rd_input_stat(l->in)->st_mode);
 }
 int64_t rd_lines_bytes(const rd_lines *l)
 {
@@ -422,13 +498,23 @@ int64_t rd_lines_first_replaced(const rd_lines *l)
     return l->first_replaced;
 }
 
+int rd_lines_file_replaced(const rd_lines *l)
+{
+    return l->file_replaced;
+}
+
 rd_code rd_lines_read_all(const char *path, char **out, size_t *n, rd_status *st)
+{
+    return rd_lines_read_most(path, SIZE_MAX, out, n, st);
+}
+
+rd_code rd_lines_read_most(const char *path, size_t most, char **out, size_t *n, rd_status *st)
 {
     rd_lines *l = NULL;
     *out = NULL;
     *n = 0;
     RD_TRY(rd_lines_new(path, (rd_lines_opts){0}, &l, st));
-    while (!l->eof) RD_TRY(lines_fill(l, st));
+    while (!l->eof && l->end <= most) RD_TRY(lines_fill(l, st));
     *out = l->buf;
     *n = l->end;
     l->buf = NULL;

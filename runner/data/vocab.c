@@ -1,4 +1,4 @@
-/* vocab.c -- words and their ids.
+/* vocab.c -- words and their ids. vocab_formats.c reads the vocabularies of other programs.
  *
  * The file has one word a line. Text after the first TAB (a count) is ignored, trailing white space
  * too. LF, CR LF and a lone CR end a line. Line k, counted from 0, has id k + 4. Ids 0 to 3 are
@@ -40,10 +40,13 @@ struct rd_vocab {
     uint64_t hash; /* of all words */
     bool bom;
     int64_t replaced;
+    rd_vocab_kind kind; /* of the file */
 };
 
-/* A word in a line may have at most VOCAB_LINE_BYTES, all words together VOCAB_BYTES. */
-enum { VOCAB_LINE_BYTES = 1 << 20, VOCAB_WORDS = 1 << 22, VOCAB_BYTES = 1 << 28 };
+/* A word in a line may have at most VOCAB_LINE_BYTES, all words together VOCAB_BYTES, and the file
+ * vocab_file_bytes. */
+enum { VOCAB_LINE_BYTES = 1 << 20, VOCAB_WORDS = RD_VOCAB_MOST, VOCAB_BYTES = 1 << 28 };
+static const size_t vocab_file_bytes = (size_t)1 << 29;
 
 static const char *const special[RD_N_SPECIAL] = {"<UNK>", "<S>", "</S>", "<PAD>"};
 
@@ -185,30 +188,99 @@ done:
     return st->code;
 }
 
-rd_code rd_vocab_new(const char *path, bool replace_invalid_utf8, rd_vocab **out, rd_status *st)
+static rd_code read_lines(const char *name, const char *p, size_t n, bool replace, rd_vocab **out,
+                          rd_status *st)
 {
     rd_lines *l = NULL;
-    *out = NULL;
     const rd_lines_opts o = {
-        .cr_ends = true, .replace = replace_invalid_utf8, .max_line_bytes = VOCAB_LINE_BYTES};
-    RD_TRY(rd_lines_new(path, o, &l, st));
-    RD_TRY(read_words(l, path, out, st));
+        .cr_ends = true, .replace = replace, .max_line_bytes = VOCAB_LINE_BYTES};
+    RD_TRY(rd_lines_new_mem(name, p, n, o, &l, st));
+    RD_TRY(read_words(l, name, out, st));
 done:
     rd_lines_free(l);
     return st->code;
 }
 
+/* Makes a vocabulary of words that end with '\0' each. */
+static rd_code take_words(const char *name, const rd_strbuf *words, rd_vocab **out, rd_status *st)
+{
+    rd_vocab *v = calloc(1, sizeof *v);
+    if (!v) return rd_fail(st, RD_EENV, "out of memory while reading '%s'", name);
+    for (size_t at = 0; at < words->n;) {
+        const size_t n = strlen(words->s + at);
+        RD_TRY(vocab_add_word(v, name, words->s + at, n, st));
+        at += n + 1;
+    }
+    if (v->n == 0)
+        RD_TRY(rd_fail(st, RD_EDATA, "the vocabulary '%s' has no word besides special tokens",
+                       name));
+    RD_TRY(make_table(v, name, st));
+    *out = v;
+    return RD_OK;
+done:
+    rd_vocab_free(v);
+    return st->code;
+}
+
+/* Fails at the first byte that is not UTF-8. */
+static rd_code check_utf8(const char *name, const char *p, size_t n, rd_status *st)
+{
+    const size_t bad = rd_utf8_check(p, n);
+    int64_t line = 1;
+    size_t begin = 0;
+    if (bad == n) return RD_OK;
+    for (size_t i = 0; i < bad; i++)
+        if (p[i] == '\n') {
+            line++;
+            begin = i + 1;
+        }
+    return rd_fail(st, RD_EDATA, "%s:%" PRId64 ":%zu: invalid UTF-8 (byte 0x%02X)", name, line,
+                   bad - begin + 1, (unsigned char)p[bad]);
+}
+
 rd_code rd_vocab_new_mem(const char *name, const char *p, size_t n, bool replace_invalid_utf8,
                          rd_vocab **out, rd_status *st)
 {
-    rd_lines *l = NULL;
+    rd_strbuf words = {0};
+    rd_vocab_kind kind = RD_VOCAB_LINES;
+    char *fixed = NULL;
+    int64_t replaced = 0;
     *out = NULL;
-    const rd_lines_opts o = {
-        .cr_ends = true, .replace = replace_invalid_utf8, .max_line_bytes = VOCAB_LINE_BYTES};
-    RD_TRY(rd_lines_new_mem(name, p, n, o, &l, st));
-    RD_TRY(read_words(l, name, out, st));
+    if (n > vocab_file_bytes)
+        return rd_fail(st, RD_EDATA,
+                       "'%s' has more than %d lines or %d bytes, the most of a vocabulary; is it "
+                       "the right file? A vocabulary has one word a line",
+                       name, VOCAB_WORDS, VOCAB_BYTES);
+    if (replace_invalid_utf8 && rd_utf8_check(p, n) != n) {
+        fixed = malloc(3 * n + 1);
+        if (!fixed) return rd_fail(st, RD_EENV, "out of memory while reading '%s'", name);
+        n = rd_utf8_replace(p, n, fixed, &replaced);
+        p = fixed;
+    }
+    if (rd_vocab_foreign(name, p, n, &kind, &words, st) == RD_OK) {
+        if (kind == RD_VOCAB_LINES)
+            (void)read_lines(name, p, n, replace_invalid_utf8, out, st);
+        else if (check_utf8(name, p, n, st) == RD_OK)
+            (void)take_words(name, &words, out, st);
+    }
+    if (*out) {
+        (*out)->kind = kind;
+        (*out)->replaced = replaced;
+    }
+    rd_strbuf_release(&words);
+    free(fixed);
+    return st->code;
+}
+
+rd_code rd_vocab_new(const char *path, bool replace_invalid_utf8, rd_vocab **out, rd_status *st)
+{
+    char *p = NULL;
+    size_t n = 0;
+    *out = NULL;
+    RD_TRY(rd_lines_read_most(path, vocab_file_bytes, &p, &n, st));
+    RD_TRY(rd_vocab_new_mem(path, p, n, replace_invalid_utf8, out, st));
 done:
-    rd_lines_free(l);
+    free(p);
     return st->code;
 }
 
@@ -240,6 +312,10 @@ int64_t rd_vocab_duplicates(const rd_vocab *v)
 const rd_vocab_repeat *rd_vocab_repeats(const rd_vocab *v)
 {
     return v->repeat;
+}
+rd_vocab_kind rd_vocab_kind_of(const rd_vocab *v)
+{
+    return v->kind;
 }
 uint64_t rd_vocab_hash(const rd_vocab *v)
 {

@@ -16,6 +16,7 @@ static struct row {
     int64_t duplicates;
     rd_code code;
     const char *message;
+    rd_vocab_kind kind;
 } rows[] = {
     {"plain", BYTES("a\nb\nc\n"), .words = {"a", "b", "c"}},
     {"no last line end", BYTES("a\nb"), .words = {"a", "b"}},
@@ -62,6 +63,74 @@ static struct row {
     {"empty file", "", 0, .code = RD_EDATA, .message = "the vocabulary 'words' has no word"},
     {"byte order mark alone", BYTES("\xEF\xBB\xBF"), .code = RD_EDATA, .message = "has no word"},
     {"empty lines alone", BYTES("\n\n \n\t3\n"), .code = RD_EDATA, .message = "has no word"},
+    {"Sockeye's JSON: special tokens and fillers are no words",
+     BYTES("{\n    \"<pad>\": 0,\n    \"<unk>\": 1,\n    \"<s>\": 2,\n    \"</s>\": 3,\n"
+           "    \"the\": 4,\n    \"na\xC3\xAFve\": 5,\n    \"<pad6>\": 6,\n"
+           "    \"<pad9>\": 7\n}"),
+     .words = {"the", "na\xC3\xAFve", "<pad9>"}, .kind = RD_VOCAB_JSON},
+    {"JSON: the numbers count, not the lines", BYTES("{\"b\": 9, \"a\":4,\"c\" : 100}\n"),
+     .words = {"a", "b", "c"}, .kind = RD_VOCAB_JSON},
+    {"JSON: escapes, surrogate pairs",
+     BYTES("{\"\\\"\\\\\\/\\t\": 0, \"\\u00e9\": 1, \"\\ud83d\\uDE00\": 2}"),
+     .words = {"\"\\/\t", "\xC3\xA9", "\xF0\x9F\x98\x80"}, .kind = RD_VOCAB_JSON},
+    {"JSON behind a byte order mark, CR LF",
+     BYTES("\xEF\xBB\xBF{\r\n\"a\": 0,\r\n\"b\": 1\r\n}\r\n"), .words = {"a", "b"},
+     .kind = RD_VOCAB_JSON},
+    {"braces and quotes may be words", BYTES("{\n\"\n}\n:\n"), .words = {"{", "\"", "}", ":"}},
+    {"JSON: a number twice", BYTES("{\n\"a\": 7,\n\"b\": 7}"), .code = RD_EDATA,
+     .message = "words:3: the id 7 is in line 2 already"},
+    {"JSON: a word twice", BYTES("{\n\"a\": 7,\n\"\\u0061\": 8}"), .code = RD_EDATA,
+     .message = "words:3: the word 'a' is in line 2 already"},
+    {"JSON: no number", BYTES("{\n\"a\": 7,\n\"b\": \"8\"}"), .code = RD_EDATA,
+     .message = "words:3:6: no whole number from 0 behind a token"},
+    {"JSON: a number with a point", BYTES("{\"a\": 7.5}"), .code = RD_EDATA,
+     .message = "words:1:7: no whole number from 0"},
+    {"JSON: a negative number", BYTES("{\"a\": 1,\"b\": -1}"), .code = RD_EDATA,
+     .message = "words:1:14: no whole number from 0"},
+    {"JSON: a huge number", BYTES("{\"a\": 1,\"b\": 99999999999999999999}"), .code = RD_EDATA,
+     .message = "no whole number from 0"},
+    {"JSON: cut in the middle", BYTES("{\n\"a\": 7,\n\"b"), .code = RD_EDATA,
+     .message = "words:3:1: no token in double quotes"},
+    {"JSON: cut behind a comma", BYTES("{\"a\": 7,\n"), .code = RD_EDATA,
+     .message = "words:2:1: the file ends inside the object"},
+    {"JSON: more behind the end", BYTES("{\"a\": 7}\n{\"b\": 8}"), .code = RD_EDATA,
+     .message = "words:2:1: more behind the end"},
+    {"JSON: NUL as an escape", BYTES("{\"a\": 7,\n\"\\u0000\": 8}"), .code = RD_EDATA,
+     .message = "words:2:1: no token"},
+    {"JSON: half a surrogate pair", BYTES("{\"a\": 7,\n\"\\ud83d\": 8}"), .code = RD_EDATA,
+     .message = "words:2:1: no token"},
+    {"JSON: invalid UTF-8", BYTES("{\"a\": 7,\n\"b\xFF\": 8}"), .code = RD_EDATA,
+     .message = "words:2:3: invalid UTF-8 (byte 0xFF)"},
+    {"JSON: special tokens alone", BYTES("{\"<pad>\": 0, \"<unk>\": 1}"), .code = RD_EDATA,
+     .message = "no word besides special tokens"},
+    {"Marian's YAML", BYTES("</s>: 0\n<unk>: 1\nthe: 2\n\",\": 3\n\"\\\"\": 4\n'it''s': 5\n"),
+     .words = {"the", ",", "\"", "it's"}, .kind = RD_VOCAB_YAML},
+    {"YAML: a colon inside a token, ids with a gap", BYTES("a:b: 2\n:: 7\nc: 9\n"),
+     .words = {"a:b", ":", "c"}, .kind = RD_VOCAB_YAML},
+    {"YAML: a quote that is not closed", BYTES("a: 0\n\"b: 1\n"), .code = RD_EDATA,
+     .message = "words:2: a token whose quotes are not closed"},
+    {"YAML: a number twice", BYTES("a x: 0\nb: 1\nc: 1\n"), .code = RD_EDATA,
+     .message = "words:3: the id 1 is in line 2 already"},
+    {"fairseq's dict.txt: fillers are no words",
+     BYTES("the 120\n, 99\n. 99\nmadeupword0000 0\nmadeupword0001 0\n"), .words = {"the", ",", "."},
+     .kind = RD_VOCAB_COUNTS},
+    {"fairseq: an overwriting line counts in place of the first one",
+     BYTES("a 9\n<unk> 5\nb 3\na 2 #fairseq:overwrite\n"), .words = {"b", "a"},
+     .kind = RD_VOCAB_COUNTS},
+    {"fairseq: tokens that end in a colon", BYTES("a: 9\nb: 4\nc: 4\n"),
+     .words = {"a:", "b:", "c:"}, .kind = RD_VOCAB_COUNTS},
+    {"fairseq: a word twice", BYTES("a 9\nb 3\na 2\n"), .code = RD_EDATA,
+     .message = "words:3: the word 'a' is in line 1 already"},
+    {"fairseq: a line without a count", BYTES("a 9\nb 3\nc\n"), .code = RD_EDATA,
+     .message = "words:3: not \"token count\" as the lines before"},
+    {"YAML: a line without an id", BYTES("a: 0\nb: 3\nc 7\n"), .kind = RD_VOCAB_COUNTS,
+     .words = {"a:", "b:", "c"}},
+    {"YAML: a line of another form", BYTES("a b: 0\nb: 3\nc\n"), .code = RD_EDATA,
+     .message = "words:3: not \"token: id\" as the lines before"},
+    {"Marian or fairseq: it cannot be told", BYTES("a: 3\nb: 1\nc: 2\n"), .code = RD_EDATA,
+     .message = "words: the lines may be \"token: id\" of Marian or \"token: count\" of fairseq"},
+    {"Marian or fairseq: one line", BYTES("a: 3\n"), .code = RD_EDATA, .message = "may be"},
+    {"numbers and counts behind a TAB are lines", BYTES("7\na: 1\tx\n"), .words = {"7", "a: 1"}},
 };
 
 static void check_row(void **state)
@@ -79,6 +148,7 @@ static void check_row(void **state)
     while (n < 6 && r->words[n]) n++;
     assert_int_equal(rd_vocab_size(v), n + 4);
     assert_int_equal(rd_vocab_duplicates(v), r->duplicates);
+    assert_int_equal(rd_vocab_kind_of(v), r->kind);
     for (int64_t k = 0; k < n; k++) {
         size_t len;
         assert_string_equal(rd_vocab_word(v, (int32_t)k + 4, &len), r->words[k]);

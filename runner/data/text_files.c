@@ -1,0 +1,104 @@
+/* text_files.c -- the files of one side of a text: names, lists of names, and patterns. */
+#include "data_impl.h"
+#include "rd/strbuf.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+enum { MOST_FILES = 65536 };
+
+static rd_code files_no_memory(rd_status *st)
+{
+    return rd_fail(st, RD_EENV, "out of memory for a list of files");
+}
+
+/* ctx of files_add: the list, and the "!member" that belongs to each name; "" for none. */
+typedef struct files_to {
+    rd_text_files *list;
+    const char *member;
+} files_to;
+
+static rd_code files_add(void *ctx, const char *path, rd_status *st)
+{
+    const files_to *to = ctx;
+    rd_text_files *f = to->list;
+    if (f->n == MOST_FILES)
+        return rd_fail(st, RD_EUSAGE, "more than %d text files; join some of them", MOST_FILES);
+    if (f->n == f->cap) {
+        const int cap = 2 * f->cap + 4;
+        char **more = realloc(f->at, (size_t)cap * sizeof *more);
+        if (!more) return files_no_memory(st);
+        f->at = more;
+        f->cap = cap;
+    }
+    if (asprintf(&f->at[f->n], "%s%s", path, to->member) < 0) return files_no_memory(st);
+    f->n++;
+    return RD_OK;
+}
+
+/* Is there something of this name? */
+static bool files_there(const char *name)
+{
+    struct stat s;
+    return rd_path_stat(name, &s, RD_MAYBE) == 0;
+}
+
+/* Is the part before a '!' there? It is then an archive, and the rest names a member. */
+static bool files_archive_there(const char *name)
+{
+    char prefix[4096];
+    for (const char *bang = strchr(name, '!'); bang; bang = strchr(bang + 1, '!')) {
+        const int n = snprintf(prefix, sizeof prefix, "%.*s", (int)(bang - name), name);
+        if (n > 0 && n < (int)sizeof prefix && files_there(prefix)) return true;
+    }
+    return false;
+}
+
+/* Has the name signs of a pattern: * ? {, or [ with a ] behind it? */
+static bool files_pattern(const char *name)
+{
+    const char *set = strchr(name, '[');
+    return strpbrk(name, "*?{") || (set && strchr(set, ']'));
+}
+
+static rd_code files_expand(rd_text_files *f, const char *name, rd_status *st)
+{
+    files_to to = {f, ""};
+    const char *bang = strchr(name, '!');
+    if (!files_pattern(name) || rd_config_placeholder(name) || files_there(name) ||
+        files_archive_there(name))
+        return files_add(&to, name, st);
+    if (!bang) return rd_braces(name, files_add, &to, st);
+    char *pattern = strndup(name, (size_t)(bang - name));
+    if (!pattern) return files_no_memory(st);
+    to.member = bang;
+    (void)rd_braces(pattern, files_add, &to, st);
+    free(pattern);
+    return st->code;
+}
+
+rd_code rd_text_files_new(const rd_paths *names, rd_text_files *out, rd_status *st)
+{
+    *out = (rd_text_files){0};
+    for (int i = 0; i < names->n; i++) RD_TRY(files_expand(out, names->at[i], st));
+done:
+    return st->code;
+}
+
+void rd_text_files_release(rd_text_files *f)
+{
+    for (int i = 0; i < f->n; i++) free(f->at[i]);
+    free(f->at);
+    *f = (rd_text_files){0};
+}
+
+const char *rd_text_files_name(const rd_text_files *f, char out[RD_FILES_NAME])
+{
+    const char *first = f->n > 0 ? f->at[0] : "";
+    if (f->n <= 1)
+        (void)snprintf(out, RD_FILES_NAME, "'%.300s'", first);
+    else
+        (void)snprintf(out, RD_FILES_NAME, "'%.300s' and %d more file%s", first, f->n - 1,
+                       RD_S(f->n - 1));
+    return out;
+}
