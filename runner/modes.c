@@ -136,7 +136,7 @@ rd_code rd_run_mode(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *co
     }
     RD_TRY(setup_config(&r, st));
     rd_comm_end_within(comm, r.config.stall_abort_s);
-    RD_TRY(device_choose(&r, st));
+    if (r.mode != RD_MODE_PREPARE) RD_TRY(device_choose(&r, st));
     /* A single rank in infer mode may be waiting for the user to type. */
     if (r.mode != RD_MODE_INFER || r.world->size > 1) {
         (void)rd_watch_start(comm, log,
@@ -156,6 +156,9 @@ rd_code rd_run_mode(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *co
         break;
     case RD_MODE_INFER:
         RD_TRY(run_infer(&r, st));
+        break;
+    case RD_MODE_PREPARE:
+        RD_TRY(run_prepare(&r, st));
         break;
     case RD_MODE_BENCH:
         RD_TRY(cli->mode_bit == RD_MODE_PLAN ? run_plan(&r, st) : run_bench(&r, st));

@@ -93,6 +93,8 @@ typedef struct rd_data_spec {
     int64_t src_vocab_size, tgt_vocab_size; /* as read, before pad_vocabs_to_eight */
     uint64_t src_vocab_hash, tgt_vocab_hash;
     const rd_vocab *src_vocab, *tgt_vocab;
+    uint64_t subword_hash; /* of the subword model; 0: there is none */
+    bool joins;            /* `text` joins subwords, so texts are compared as people write them */
     /* images; all zero for other data */
     int64_t n_classes, image_h, image_w, image_c;
     const char *const *class_names; /* [n_classes] "" for a class without a name; NULL: no names */
@@ -106,10 +108,13 @@ typedef struct rd_dataset_args {
     const rd_config *config;
     rd_mode mode; /* infer: a target is not needed */
     rd_split split;
-    rd_comm *comm; /* open is collective; NULL: one rank */
-    rd_log *log;   /* outlives the dataset, which reports damaged images; NULL: no log */
-    bool shard;    /* --split_data_per_rank: keep only the samples with i % size == rank */
-    bool keep_all; /* evaluation and inference: skip no sample for its length */
+    rd_comm *comm;      /* open is collective; NULL: one rank */
+    rd_log *log;        /* outlives the dataset, which reports damaged images; NULL: no log */
+    bool shard;         /* --split_data_per_rank: keep only the samples with i % size == rank */
+    bool keep_all;      /* evaluation and inference: skip no sample for its length */
+    const char *logdir; /* log folder: what is made of the data is kept there; NULL: none */
+    const char
+        *weights; /* file or log folder of weights from elsewhere, whose ids count; or NULL */
 } rd_dataset_args;
 
 /* A kind of dataset. Functions take what open stored in *self; i is a sample id, 0 .. count - 1. */
@@ -117,6 +122,8 @@ typedef struct rd_dataset_def {
     const char *name, *about;
     const rd_option_group *group; /* keys that it reads and other datasets may read, too; or NULL */
     const rd_option_group *own;   /* keys that only this dataset reads; or NULL */
+    bool prepares; /* opened in RD_MODE_PREPARE, it makes what is kept in the log folder, and reads
+                      no sample */
 
     /* Opens the dataset. Collective. */
     rd_code (*open)(const rd_dataset_args *a, void **self, rd_status *st);

@@ -39,7 +39,8 @@ typedef enum rd_mode {
     RD_MODE_TRAIN_EVAL = 8,
     RD_MODE_BENCH = 16,
     RD_MODE_DOCTOR = 32,
-    RD_MODE_PLAN = 64
+    RD_MODE_PLAN = 64,
+    RD_MODE_PREPARE = 128
 } rd_mode;
 
 /* Type of a value, and of the field that holds it. */

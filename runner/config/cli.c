@@ -148,7 +148,7 @@ static rd_code set_mode(rd_cli *c, const rd_flag *f, const char *value, rd_statu
             return RD_OK;
         }
     return wrong_value(f->name, f->help, value,
-                       "one of train, eval, infer, train_eval, bench, plan, doctor", st);
+                       "one of train, eval, infer, train_eval, prepare, bench, plan, doctor", st);
 }
 
 static rd_code add_set(rd_cli *c, const char *key, const char *value, rd_status *st)

@@ -28,7 +28,7 @@ const rd_flag rd_flags[] = {
      .value = "MODE",
      .def = "train",
      .brief = "what to do, see --help=modes",
-     .help = "what to do: train, eval, infer, train_eval, bench, plan or doctor"},
+     .help = "what to do: train, eval, infer, train_eval, prepare, bench, plan or doctor"},
     {.name = "max_steps",
      .type = RD_FLAG_INT,
      .at = AT(max_steps),
@@ -283,9 +283,10 @@ _Static_assert(N_FLAGS <= 64, "rd_cli.given has a bit for each");
 const int rd_n_flags = N_FLAGS;
 
 const rd_mode_name rd_mode_names[] = {
-    {"train", RD_MODE_TRAIN},           {"eval", RD_MODE_EVAL},   {"infer", RD_MODE_INFER},
-    {"train_eval", RD_MODE_TRAIN_EVAL}, {"bench", RD_MODE_BENCH}, {"plan", RD_MODE_PLAN},
-    {"doctor", RD_MODE_DOCTOR},
+    {"train", RD_MODE_TRAIN},     {"eval", RD_MODE_EVAL},
+    {"infer", RD_MODE_INFER},     {"train_eval", RD_MODE_TRAIN_EVAL},
+    {"prepare", RD_MODE_PREPARE}, {"bench", RD_MODE_BENCH},
+    {"plan", RD_MODE_PLAN},       {"doctor", RD_MODE_DOCTOR},
 };
 const int rd_n_mode_names = sizeof rd_mode_names / sizeof *rd_mode_names;
 

@@ -125,6 +125,8 @@ static const char *mode_name(rd_mode mode)
         return "doctor";
     case RD_MODE_PLAN:
         return "plan";
+    case RD_MODE_PREPARE:
+        return "prepare";
     }
     return "?";
 }

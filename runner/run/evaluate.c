@@ -173,6 +173,7 @@ typedef struct scorer {
     groups groups;
     rd_arena *arena;
     rd_data_spec spec;
+    rd_strbuf text; /* of the sentence that is scored */
     bool bpe, print_unk;
     int64_t counts[RD_METRIC_COUNTS];
 } scorer;
@@ -183,7 +184,7 @@ static rd_code reference(scorer *s, int64_t id, rd_tokens *out, rd_status *st)
     void *self = rd_dataset_self(s->run->eval_data);
     size_t n = 0;
     const char *text = def->reference ? def->reference(self, id, &n) : NULL;
-    if (text) return rd_tokens_split(text, n, s->bpe, s->arena, out, st);
+    if (text) return rd_tokens_split(text, n, s->bpe && !s->spec.joins, s->arena, out, st);
     rd_batch b = {0};
     RD_TRY(def->fetch(self, &id, 1, s->arena, &b, st));
     const rd_field *f = rd_batch_field(&b, "target");
@@ -236,13 +237,25 @@ done:
     return st->code;
 }
 
+/* Splits the output of a sample into words. Subwords are joined first, as in infer mode. */
+static rd_code hypothesis(scorer *s, const rd_decoded *d, rd_tokens *out, rd_status *st)
+{
+    const rd_dataset_def *def = rd_dataset_def_of(s->run->eval_data);
+    if (!s->spec.joins)
+        return rd_vocab_tokens(s->spec.tgt_vocab, d->ids, d->n, s->print_unk, s->bpe, s->arena, out,
+                               st);
+    rd_strbuf_reset(&s->text);
+    def->text(rd_dataset_self(s->run->eval_data), 1, d->ids, d->n, false, &s->text);
+    if (s->text.failed) return rd_fail(st, RD_EENV, "out of memory for decoded sentences");
+    return rd_tokens_split(rd_strbuf_str(&s->text), s->text.n, false, s->arena, out, st);
+}
+
 static rd_code score_sample(scorer *s, int64_t id, const rd_decoded *d, rd_status *st)
 {
     int64_t counts[RD_METRIC_COUNTS] = {0};
     rd_tokens hyp = {0};
     rd_arena_reset(s->arena);
-    RD_TRY(rd_vocab_tokens(s->spec.tgt_vocab, d->ids, d->n, s->print_unk, s->bpe, s->arena, &hyp,
-                           st));
+    RD_TRY(hypothesis(s, d, &hyp, st));
     if (s->groups.next && s->run->metric->add_refs)
         RD_TRY(score_refs(s, id, &hyp, counts, st));
     else
@@ -307,6 +320,7 @@ static rd_code score_all(rd_run *r, int64_t *ids, int64_t n, eval_result *out, r
     out->scored = true;
 done:
     free(s.groups.next);
+    rd_strbuf_release(&s.text);
     rd_arena_free(s.arena);
     return st->code;
 }

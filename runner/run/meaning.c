@@ -20,6 +20,7 @@ static const char *const technical[] = {"allow_shared_gpu",
                                         "eval_batch_size",
                                         "histogram_frequency",
                                         "image_frequency",
+                                        "ids_in_memory",
                                         "infer_batch_size",
                                         "infer_batch_tokens",
                                         "init_from",
@@ -100,18 +101,24 @@ static const char *const of_training[] = {"affine_center_offset",
                                           "encoder_dp_output_keep_prob",
                                           "init_scale",
                                           "initializer",
+                                          "max_seq_len",
+                                          "num_words",
+                                          "shared_vocab",
                                           "source_file",
+                                          "subword",
+                                          "subword_size",
                                           "synthetic_samples",
                                           "target_file",
                                           "train_data",
                                           "train_labels",
                                           "weight_init",
+                                          "word_min_count",
                                           "zero_gamma",
                                           NULL};
 
 /* Locations of data, whose contents are compared otherwise. */
-static const char *const locations[] = {"data_dir", "src_vocab_file", "synsets_file",
-                                        "tgt_vocab_file", NULL};
+static const char *const locations[] = {"data_dir",     "src_vocab_file", "subword_model",
+                                        "synsets_file", "tgt_vocab_file", NULL};
 
 static bool among(const char *const *list, const char *key)
 {
@@ -233,7 +240,7 @@ void meaning_changed(const rd_run *r, const json_t *manifest, int most, rd_strbu
 
 bool meaning_other_samples(const rd_run *r, const json_t *manifest)
 {
-    static const char *const keys[] = {"bucket_src", "bucket_tgt", "sampling"};
+    static const char *const keys[] = {"bucket_src", "bucket_tgt", "max_seq_len", "sampling"};
     json_t *now = meaning_config(r);
     const json_t *old = json_object_get(manifest, "config");
     bool other = false;

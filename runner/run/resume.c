@@ -105,6 +105,11 @@ static json_t *resume_describe(const rd_run *r)
     if (r->config.batch_tokens > 0)
         (void)json_object_set_new(m, "batch_tokens",
                                   json_integer((json_int_t)r->config.batch_tokens));
+    if (r->spec.subword_hash) {
+        char sub[20];
+        hex(r->spec.subword_hash, sub);
+        (void)json_object_set_new(m, "subword_hash", json_string(sub));
+    }
     describe_position(r, m);
     (void)json_object_set_new(m, "all_samples", json_integer((json_int_t)p->all_samples));
     if (p->state_updates != p->updates)
@@ -251,6 +256,18 @@ static rd_code check_vocab(const rd_run *r, const rd_ckpt *c, const char *key, c
         why, sizeof why,
         "the %s vocabulary is not the one it was trained with, so the ids mean other words", side);
     return resume_refuse(r, c, st, why);
+}
+
+/* Refuses a checkpoint of another subword model, or of text without one. */
+static rd_code check_subword(const rd_run *r, const rd_ckpt *c, rd_status *st)
+{
+    char now[20];
+    const char *was = json_string_value(json_object_get(meta_of(c), "subword_hash"));
+    hex(r->spec.subword_hash, now);
+    if (was ? strcmp(was, now) == 0 : r->spec.subword_hash == 0) return RD_OK;
+    return resume_refuse(r, c, st,
+                         "the subword model is not the one it was trained with, so the text is "
+                         "split in another way");
 }
 
 static rd_code check_classes(const rd_run *r, const rd_ckpt *c, rd_status *st)
@@ -602,6 +619,7 @@ static rd_code read_root(rd_run *r, const char *what, bool *found, rd_status *st
     resume_report_renamed(r, &c);
     RD_TRY(check_vocab(r, &c, "src_vocab_hash", "source", r->spec.src_vocab_hash, st));
     RD_TRY(check_vocab(r, &c, "tgt_vocab_hash", "target", r->spec.tgt_vocab_hash, st));
+    RD_TRY(check_subword(r, &c, st));
     RD_TRY(check_classes(r, &c, st));
     RD_TRY(check_extra(r, &c, st));
     RD_TRY(copy_values(r, &c, st));

@@ -10,6 +10,9 @@ rd_code run_train(rd_run *r, rd_status *st);
 /* Collective. --mode=eval. */
 rd_code run_eval(rd_run *r, rd_status *st);
 
+/* Collective. --mode=prepare. */
+rd_code run_prepare(rd_run *r, rd_status *st);
+
 /* Collective. --mode=infer. */
 rd_code run_infer(rd_run *r, rd_status *st);
 

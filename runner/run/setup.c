@@ -237,7 +237,7 @@ rd_code setup_config(rd_run *r, rd_status *st)
     rd_retries_allow((int)r->config.read_retries);
     r->seed = (uint64_t)r->config.seed;
     RD_TRY(find_model(r, st));
-    if (r->mode != RD_MODE_INFER) {
+    if (r->mode != RD_MODE_INFER && r->mode != RD_MODE_PREPARE) {
         RD_TRY(rd_optim_read(r->keys, r->mode, &r->optim_config, st));
         RD_TRY(rd_optim_check(&r->optim_config, r->keys, st));
         RD_TRY(rd_schedule_read(r->keys, r->mode, &r->schedule_config, st));
@@ -257,10 +257,24 @@ done:
     return run_agree(r, st);
 }
 
+const char *setup_dataset_name(const rd_run *r)
+{
+    return r->config.dataset && r->config.dataset[0] ? r->config.dataset
+                                                     : r->model->default_dataset;
+}
+
+/* Returns the file or folder of the weights that the run begins with; NULL: those of its log
+ * folder, or new ones. */
+static const char *weights_from(const rd_run *r)
+{
+    const char *c = r->config.checkpoint;
+    if (r->mode != RD_MODE_EVAL && r->mode != RD_MODE_INFER) return r->config.init_from;
+    return c && strcmp(c, "newest") != 0 && strcmp(c, "best") != 0 ? c : NULL;
+}
+
 rd_code setup_data(rd_run *r, rd_split split, rd_dataset **out, rd_status *st)
 {
-    const char *name = r->config.dataset && r->config.dataset[0] ? r->config.dataset
-                                                                 : r->model->default_dataset;
+    const char *name = setup_dataset_name(r);
     const bool train = split == RD_SPLIT_TRAIN;
     const rd_dataset_args a = {.config = r->keys,
                                .mode = r->mode,
@@ -268,7 +282,9 @@ rd_code setup_data(rd_run *r, rd_split split, rd_dataset **out, rd_status *st)
                                .comm = r->comm,
                                .log = r->log,
                                .shard = train && r->cli->split_data_per_rank,
-                               .keep_all = !train};
+                               .keep_all = !train,
+                               .logdir = r->cli->logdir,
+                               .weights = weights_from(r)};
     (void)rd_dataset_new(name, &a, out, st);
     return run_agree(r, st);
 }

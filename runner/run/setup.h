@@ -8,6 +8,9 @@
  * forces. */
 rd_code setup_config(rd_run *r, rd_status *st);
 
+/* Returns the name of the config's dataset: the key's, or the model's usual one. */
+const char *setup_dataset_name(const rd_run *r);
+
 /* Collective. Opens a split of the config's dataset. The caller owns *out. */
 rd_code setup_data(rd_run *r, rd_split split, rd_dataset **out, rd_status *st);
 

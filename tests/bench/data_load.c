@@ -31,7 +31,12 @@ static double bytes_of(const rd_config *c, const char *key)
 {
     struct stat s;
     const json_t *j = rd_config_get(c, key);
-    return j && json_is_string(j) && stat(json_string_value(j), &s) == 0 ? (double)s.st_size : 0.0;
+    double bytes = 0.0;
+    for (size_t i = 0; i < (json_is_array(j) ? json_array_size(j) : 1); i++) {
+        const char *path = json_string_value(json_is_array(j) ? json_array_get(j, i) : j);
+        if (path && stat(path, &s) == 0) bytes += (double)s.st_size;
+    }
+    return bytes;
 }
 
 static rd_code measure(rd_comm *comm, const char *path, bool shard, rd_status *st)

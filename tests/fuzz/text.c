@@ -14,7 +14,8 @@ static void check_line(const rd_side *s, const rd_vocab *v, int64_t i)
     const int64_t m = rd_side_n_ids(s, i);
     int32_t *ids = malloc((size_t)m * sizeof *ids);
     if (!ids || rd_utf8_check(line, n) != n || rd_utf8_rstrip(line, n) != n) abort();
-    rd_side_ids(s, i, ids);
+    rd_status st = {0};
+    if (rd_side_ids(s, i, ids, &st) != RD_OK) abort();
     int64_t k = 0;
     if (ids[k++] != RD_SOS) abort();
     for (size_t from = 0, at = 0; at <= n; at++) {
@@ -40,7 +41,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const int shards = 1 + (data[0] >> 2 & 3);
     if (rd_vocab_new_mem("words", words, sizeof words - 1, false, &v, &st) != RD_OK) abort();
     if (rd_lines_new_mem("fuzz", (const char *)data + 1, size - 1, o, &l, &st) != RD_OK) abort();
-    if (rd_side_read(&s, l, v, shards - 1, shards, true, false, &st) == RD_OK) {
+    const rd_side_args args = {.vocab = v, .rank = shards - 1, .size = shards, .keep_raw = true};
+    if (rd_side_read(&s, l, &args, &st) == RD_OK) {
         for (int64_t i = 0; i < s.head.n_lines; i++) {
             if (rd_side_length(&s, i) < 3) abort();
             if (i % shards == shards - 1) check_line(&s, v, i);

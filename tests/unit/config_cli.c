@@ -89,10 +89,9 @@ static struct bad_row {
      "program where they were found"},
     {"mode",
      {"--mode=trian"},
-     "flag '--mode' must be one of train, eval, infer, train_eval, bench, plan, doctor, not "
-     "'trian'; meaning: what to do: train, "
-     "eval, infer, "
-     "train_eval, bench, plan or doctor"},
+     "flag '--mode' must be one of train, eval, infer, train_eval, prepare, bench, plan, doctor, "
+     "not 'trian'; meaning: what to do: train, eval, infer, train_eval, prepare, bench, plan or "
+     "doctor"},
     {"integer: word",
      {"--max_steps=many"},
      "flag '--max_steps' must be an integer, 0 .. 1000000000000000, not 'many'; meaning: training "

@@ -225,10 +225,9 @@ static struct bad_row {
      "v.tgt' lacks 100.0 %", 0, 0},
     {"a smaller limit", "{" VOCABS ", " BUCKETS ", " FILES ", 'max_unknown': 0.1}", "a b c a x\n",
      "x\n", 10, RD_EDATA, "raise max_unknown (0.1)", 0, 0},
-    {"a vocabulary with counts",
-     "{'src_vocab_file': '@/v.count', 'tgt_vocab_file': '@/v.tgt', " BUCKETS ", " FILES "}",
-     "a b\n", "x\n", 4, RD_EDATA, "its line 1 is 'a 12', but a line is one word: cut -d' ' -f1", 0,
-     0},
+    {"a vocabulary with two words in a line",
+     "{'src_vocab_file': '@/v.two', 'tgt_vocab_file': '@/v.tgt', " BUCKETS ", " FILES "}", "a b\n",
+     "x\n", 4, RD_EDATA, "its line 1 is 'a b', but a line is one word: cut -d' ' -f1", 0, 0},
     {"no pair has words on both sides", CONFIG, "a\n \n\n", "\nx\n\xC2\xA0\n", 5, RD_EDATA,
      "has words in both lines", 0, 0},
     {"a line that is too long to translate",
@@ -493,14 +492,16 @@ static void test_shards(void **state)
     rd_side whole = {0};
     rd_lines *l = NULL;
     assert_int_equal(rd_vocab_new_mem("v", BYTES("a\nb\nc\ndd\n"), false, &v, &st), RD_OK);
+    const rd_side_args shared = {.vocab = v, .size = 1, .shared = true};
     assert_int_equal(rd_lines_new_mem("t", BYTES(text), o, &l, &st), RD_OK);
-    assert_int_equal(rd_side_read(&whole, l, v, 0, 1, false, true, &st), RD_OK);
+    assert_int_equal(rd_side_read(&whole, l, &shared, &st), RD_OK);
     rd_lines_free(l);
     for (int size = 1; size <= 9; size++)
         for (int rank = 0; rank < size; rank++) {
             rd_side s = {0};
+            const rd_side_args part = {.vocab = v, .rank = rank, .size = size};
             assert_int_equal(rd_lines_new_mem("t", BYTES(text), o, &l, &st), RD_OK);
-            assert_int_equal(rd_side_read(&s, l, v, rank, size, false, false, &st), RD_OK);
+            assert_int_equal(rd_side_read(&s, l, &part, &st), RD_OK);
             rd_lines_free(l);
             assert_int_equal(s.head.n_lines, 7);
             assert_int_equal(s.head.n_tokens, whole.head.n_tokens);
@@ -510,8 +511,8 @@ static void test_shards(void **state)
                 if (i % size != rank) continue;
                 int32_t mine[8], theirs[8];
                 assert_int_equal(rd_side_n_ids(&s, i), length[i]);
-                rd_side_ids(&s, i, mine);
-                rd_side_ids(&whole, i, theirs);
+                must_do(rd_side_ids(&s, i, mine, &st), &st);
+                must_do(rd_side_ids(&whole, i, theirs, &st), &st);
                 assert_memory_equal(mine, theirs, (size_t)length[i] * sizeof(int32_t));
             }
             rd_side_release(&s);
@@ -559,14 +560,16 @@ static void test_long_text(void **state)
     rd_side s = {0};
     assert_int_equal(rd_vocab_new_mem("v", BYTES("a\nb\n"), false, &v, &st), RD_OK);
     assert_int_equal(rd_lines_new_mem("t", b.s, b.n, o, &l, &st), RD_OK);
-    assert_int_equal(rd_side_read(&s, l, v, 0, 1, true, true, &st), RD_OK);
+    const rd_side_args all = {.vocab = v, .size = 1, .keep_raw = true, .shared = true},
+                       every_other = {.vocab = v, .size = 2};
+    assert_int_equal(rd_side_read(&s, l, &all, &st), RD_OK);
     rd_lines_free(l);
     assert_int_equal(s.head.n_tokens, want);
     assert_int_equal(s.head.n_unknown, 0);
     assert_int_equal(s.head.longest, 300002);
     rd_side half = {0}; /* knows the lengths of lines that it does not hold, too */
     assert_int_equal(rd_lines_new_mem("t", b.s, b.n, o, &l, &st), RD_OK);
-    assert_int_equal(rd_side_read(&half, l, v, 0, 2, false, false, &st), RD_OK);
+    assert_int_equal(rd_side_read(&half, l, &every_other, &st), RD_OK);
     rd_lines_free(l);
     const char *line = b.s;
     char *p = lengths.s;
@@ -577,7 +580,7 @@ static void test_long_text(void **state)
         assert_int_equal(rd_side_length(&half, i), n + 2);
         int32_t *ids = malloc((size_t)(n + 2) * sizeof *ids);
         assert_non_null(ids);
-        rd_side_ids(&s, i, ids);
+        must_do(rd_side_ids(&s, i, ids, &st), &st);
         assert_int_equal(ids[0], RD_SOS);
         assert_int_equal(ids[n], 5);
         assert_int_equal(ids[n + 1], RD_EOS);
@@ -625,7 +628,7 @@ static int make_files(void **state)
     static const char *const tar[][2] = {
         {"./deep/src", "a\nb\nc a\n"}, {"tgt", "x\nx\ny\n"}, {NULL, NULL}};
     put("v.src", BYTES("a\t9\nb\t5\nc\t1\ndd\n"));
-    put("v.count", BYTES("a 12\nb 7\n"));
+    put("v.two", BYTES("a b\nc d\n"));
     put("v.tgt", BYTES("x\ny\n"));
     put("odd!name", BYTES("a\nb\nc a\n"));
     put_zip("ascii.zip", "dir/src", false, one[0][1]);
@@ -660,7 +663,8 @@ static int remove_files(void **state)
     static const char *const names[] = {
         "a",        "b",         "v.src",      "v.tgt",        "v.wide",
         "odd!name", "gz",        "xz",         "t.tar.gz",     "t.tar.xz",
-        "cut.gz",   "ascii.zip", "marked.zip", "unmarked.zip", "latin.zip"};
+        "cut.gz",   "ascii.zip", "marked.zip", "unmarked.zip", "latin.zip",
+        "v.two"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char path[256];
         snprintf(path, sizeof path, "%s/%s", dir, names[i]);

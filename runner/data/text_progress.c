@@ -1,0 +1,41 @@
+/* text_progress.c -- reports how far a long reading of text is. */
+#include "text_impl.h"
+#include "rd/clock.h"
+#include <inttypes.h>
+
+enum { LIVE_MS = 500, FIRST_MS = 10000, NEXT_MS = 30000, LINES = 4096 };
+
+void rd_progress_start(rd_progress *p, rd_log *log, const char *what)
+{
+    const int64_t now = rd_now_ns();
+    *p = (rd_progress){.log = log,
+                       .what = what,
+                       .begin_ns = now,
+                       .live_ns = now + LIVE_MS * INT64_C(1000000),
+                       .line_ns = now + FIRST_MS * INT64_C(1000000)};
+}
+
+void rd_progress_at(rd_progress *p, int64_t lines, int64_t bytes)
+{
+    char a[32], b[32];
+    if (!p || !p->log || lines % LINES != 0) return;
+    const int64_t now = rd_now_ns();
+    if (now < p->live_ns && now < p->line_ns) return;
+    const double s = (double)(now - p->begin_ns) * 1e-9, mb = (double)bytes * 1e-6;
+    rd_commas((double)lines, a);
+    rd_commas(mb, b);
+    if (now >= p->line_ns) {
+        rd_live(p->log, NULL);
+        rd_info(p->log, "%s: %s lines, %s MB in %.0f s", p->what, a, b, s);
+        p->line_ns = now + NEXT_MS * INT64_C(1000000);
+    } else {
+        rd_live(p->log, "%s: %s lines, %s MB, %.1f MB/s", p->what, a, b, mb / s);
+        p->shown = true;
+    }
+    p->live_ns = now + LIVE_MS * INT64_C(1000000);
+}
+
+void rd_progress_end(rd_progress *p)
+{
+    if (p->shown) rd_live(p->log, NULL);
+}
