@@ -21,6 +21,7 @@ typedef struct bench_config {
     const char *bench_data; /* NULL: the model's own data */
     int64_t bench_min_len;
     int64_t bench_max_len;
+    rd_ints bench_lengths; /* n 0: not given */
     int64_t bench_vocab;
 } bench_config;
 extern const rd_option_group rd_group_bench;

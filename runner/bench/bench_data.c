@@ -4,8 +4,9 @@
  * Pixels come from a normal distribution of mean 127 and deviation 60, cut at two deviations,
  * mapped by x / 127.5 - 1. Labels are uniform. So input costs nothing.
  *
- * Sentences: random words, lengths uniform in [bench_min_len, bench_max_len], new in every step
- * because lengths determine a step's cost. Making them takes less than a thousandth of the step. */
+ * Sentences: random words, new in every step because lengths determine a step's cost. Lengths are
+ * uniform in [bench_min_len, bench_max_len], or pairs drawn from bench_lengths. Making them takes
+ * less than a thousandth of the step. */
 #include "bench.h"
 #include "../run/device.h"
 #include "../run/setup.h"
@@ -35,6 +36,12 @@ rd_code bench_synthetic_spec(bench *b, rd_data_spec *out, rd_status *st)
     const char *want = b->config.bench_data, *dataset = b->run->model->default_dataset;
     int k = -1;
     if (!b->images) {
+        if (b->config.bench_lengths.n % 2 != 0)
+            return rd_fail(st, RD_EUSAGE,
+                           "%s: 'bench_lengths' has %d numbers; it needs two for each pair, the "
+                           "lengths of source and target",
+                           rd_config_where(b->run->keys, "bench_lengths"),
+                           b->config.bench_lengths.n);
         *out = (rd_data_spec){.src_vocab_size = b->config.bench_vocab,
                               .tgt_vocab_size = b->config.bench_vocab};
         b->data = "sentences (synthetic)";
@@ -120,12 +127,32 @@ done:
     return st->code;
 }
 
+/* Returns the largest length of a side. */
+static int64_t side_longest(const bench_config *c, uint64_t side)
+{
+    int64_t most = c->bench_max_len > c->bench_min_len ? c->bench_max_len : c->bench_min_len;
+    if (c->bench_lengths.n > 0) most = 0;
+    for (int i = (int)side; i < c->bench_lengths.n; i += 2)
+        if (c->bench_lengths.at[i] > most) most = c->bench_lengths.at[i];
+    return most;
+}
+
+/* Returns the length of a side of pair `sample`. u: uniform in [0, 1), for this side alone. */
+static int64_t side_length(const bench *b, uint64_t sample, uint64_t side, float u)
+{
+    const bench_config *c = &b->config;
+    const int64_t lo = c->bench_min_len, n = c->bench_lengths.n / 2;
+    float both;
+    if (n == 0) return lo + (int64_t)((double)u * (double)(side_longest(c, side) - lo + 1));
+    rd_philox_uniform(rd_key_make(b->run->seed, RD_RNG_TEST, 4, 0), sample, 1, &both);
+    return c->bench_lengths.at[2 * (int64_t)((double)both * (double)n) + (int64_t)side];
+}
+
 static rd_code make_side(const bench *b, const char *name, int64_t first, int64_t n, uint64_t side,
                          rd_field *f, rd_status *st)
 {
     rd_run *r = b->run;
-    const int64_t lo = b->config.bench_min_len,
-                  hi = b->config.bench_max_len > lo ? b->config.bench_max_len : lo;
+    const int64_t hi = side_longest(&b->config, side);
     const rd_key key = rd_key_make(r->seed, RD_RNG_TEST, side, 0);
     int64_t *off = NULL, total = 0;
     int32_t *ids = NULL;
@@ -135,7 +162,7 @@ static rd_code make_side(const bench *b, const char *name, int64_t first, int64_
     RD_TRY(rd_arena_get(r->batch_arena, (size_t)(hi + 1) * sizeof *u, &u, st));
     for (int64_t i = 0; i < n; i++) {
         rd_philox_uniform(key, (uint64_t)(first + i), hi + 1, u);
-        const int64_t len = lo + (int64_t)(u[hi] * (float)(hi - lo + 1));
+        const int64_t len = side_length(b, (uint64_t)(first + i), side, u[hi]);
         off[i] = total;
         for (int64_t t = 0; t < len; t++)
             ids[total++] = (int32_t)(RD_N_SPECIAL + (int64_t)(u[t] * (float)(b->config.bench_vocab -

@@ -28,6 +28,9 @@ static const rd_option rows[] = {
                "length of the shortest synthetic sentence, both end tokens included"),
     RD_OPT_INT(bench_config, bench_max_len, bench_max_len, "40", 3, 100000,
                "length of the longest synthetic sentence, both end tokens included"),
+    RD_OPT_INTS(bench_config, bench_lengths, bench_lengths, NULL, 3, 100000,
+                "replaces bench_min_len and bench_max_len: lengths of source and target in turns, "
+                "both end tokens included; each pair of lengths is equally likely"),
     RD_OPT_INT(bench_config, bench_vocab, bench_vocab, "16000", 5, 1 << 30,
                "size of both synthetic vocabularies"),
     RD_OPT_END};
