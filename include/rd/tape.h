@@ -87,8 +87,6 @@ typedef struct rd_op {
     /* Whether backward asks for the gradients of in[] by rd_call_grad, and does not need out[]->g
      * afterwards. */
     bool own_grads;
-    /* Whether nothing needs out[]->g after backward, so that other gradients can use its memory. */
-    bool spends_grads;
 } rd_op;
 
 #define RD_NARROW(i) (1u << (i))

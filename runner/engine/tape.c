@@ -13,8 +13,7 @@ typedef struct tape_record {
 enum { MAX_HOOKS = 4 };
 
 /* Memory of gradients that are no longer needed, for gradients still to come. Only ops with
- * own_grads or spends_grads leave such memory, and only pieces of at least MIN_SPARE_BYTES are
- * kept. */
+ * own_grads leave such memory, and only pieces of at least MIN_SPARE_BYTES are kept. */
 enum { MAX_SPARE = 32, MIN_SPARE_BYTES = 4096 * 4 };
 typedef struct spare {
     void *g;
@@ -347,6 +346,15 @@ int64_t rd_var_elements(const rd_var *x)
     return x->param ? x->rows * x->cols : (x->rows + RD_SLACK_ROWS) * x->cols;
 }
 
+/* Makes the gradient of a variable, if it needs one. Parameters have theirs already; the others get
+ * zeros in the step's arena. */
+static rd_code want_grad(rd_tape *t, rd_var *x, rd_status *st)
+{
+    if (!x || !x->needs_grad) return RD_OK;
+    x->g_masked = false;
+    return x->grads ? RD_OK : rd_arena_zero(t->device_step, bytes_of(x), &x->grads, st);
+}
+
 /* Sets x->grads to memory with undefined contents: a spare piece of this size, or new memory. */
 static rd_code grad_memory(rd_tape *t, rd_var *x, rd_status *st)
 {
@@ -359,19 +367,6 @@ static rd_code grad_memory(rd_tape *t, rd_var *x, rd_status *st)
             return RD_OK;
         }
     return rd_arena_get(t->device_step, bytes, &x->grads, st);
-}
-
-/* Makes the gradient of a variable, if it needs one. Parameters have theirs already; the others get
- * zeros. */
-static rd_code want_grad(rd_tape *t, rd_var *x, rd_status *st)
-{
-    if (!x || !x->needs_grad) return RD_OK;
-    x->g_masked = false;
-    if (x->grads) return RD_OK;
-    RD_TRY(grad_memory(t, x, st));
-    RD_TRY(rd_backend_zero(t->be, x->grads, bytes_of(x), st));
-done:
-    return st->code;
 }
 
 rd_code rd_call_grad(rd_call *c, int i, void *g, bool *add, rd_status *st)
@@ -447,7 +442,7 @@ rd_code rd_tape_backward(rd_tape *t, rd_var *loss, rd_status *st)
             for (int i = 0; i < c->n_in && !c->op->own_grads; i++)
                 RD_TRY(want_grad(t, c->in[i], st));
             RD_TRY(run_kernel(t, c, kernel_of(t, c->op)->backward, true, st));
-            if (c->op->own_grads || c->op->spends_grads) keep_spare(t, c);
+            if (c->op->own_grads) keep_spare(t, c);
         }
         for (int i = 0; i < c->n_in; i++) {
             rd_param *p = c->in[i] ? c->in[i]->param : NULL;

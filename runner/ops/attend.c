@@ -544,8 +544,7 @@ RD_OP(attend) = {
     .name = "attend",
     .about = "attention with several heads",
     .infer = attend_infer,
-    .kernel = {[RD_CPU] = {attend_forward, attend_backward}, [RD_GPU] = RD_GPU_KERNEL(attend)},
-    .spends_grads = true};
+    .kernel = {[RD_CPU] = {attend_forward, attend_backward}, [RD_GPU] = RD_GPU_KERNEL(attend)}};
 
 rd_var *rd_op_attend(rd_tape *t, const rd_attend *a, rd_var *queries, rd_var *keys)
 {

@@ -179,8 +179,7 @@ RD_OP(layer_norm) = {.name = "layer_norm",
                      .about = "normalised rows",
                      .infer = layer_norm_infer,
                      .kernel = {[RD_CPU] = {layer_norm_forward, layer_norm_backward},
-                                [RD_GPU] = RD_GPU_KERNEL(layer_norm)},
-                     .spends_grads = true};
+                                [RD_GPU] = RD_GPU_KERNEL(layer_norm)}};
 
 rd_var *rd_op_layer_norm(rd_tape *t, const rd_layer_norm *a, rd_var *x, rd_var *gain, rd_var *bias)
 {
