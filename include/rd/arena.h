@@ -45,6 +45,9 @@ void rd_arena_free(rd_arena *a); /* NULL is fine */
  * bytes of slack follow, which may be read and written: kernels may touch whole vectors. Out of
  * memory: RD_EENV with the bytes requested and the bytes in use. */
 rd_code rd_arena_get(rd_arena *a, size_t bytes, void *out, rd_status *st);
+/* Returns the bytes that rd_arena_get takes for an array of `bytes`: slack and alignment
+ * included. */
+size_t rd_arena_bytes(const rd_arena *a, size_t bytes);
 /* Allocates like rd_arena_get and fills the memory with zeros. */
 rd_code rd_arena_zero(rd_arena *a, size_t bytes, void *out, rd_status *st);
 

@@ -59,6 +59,8 @@ typedef struct rd_var {
     /* The parameter that this variable is the leaf of; NULL: not a leaf. */
     rd_param *param;
     bool needs_grad;
+    /* Whether the memory at v was allocated for this variable alone. */
+    bool owns_values;
     /* Whether the op that made it ends in max(., 0) and its backward uses g only where v > 0. */
     bool rectified;
     /* For a rectified variable: g is already zero where v is zero. */
@@ -84,8 +86,9 @@ typedef struct rd_op {
     unsigned narrow;
     /* Whether backward reports with rd_tape_touched which rows of an embedding got a gradient. */
     bool marks_rows;
-    /* Whether backward asks for the gradients of in[] by rd_call_grad, and does not need out[]->g
-     * afterwards. */
+    /* Whether backward asks for the gradients of in[] by rd_call_grad, and needs neither values nor
+     * gradients of out[] afterwards: g of out[] becomes NULL, and so does a large v. Their memory
+     * serves other gradients. */
     bool own_grads;
 } rd_op;
 
@@ -128,6 +131,9 @@ struct rd_call {
  * undefined, and the op writes all of it (also zeros in channels that pad a block). An input
  * that occurs twice needs two calls, and the op fills the first before the second call. */
 rd_code rd_call_grad(rd_call *c, int i, void *g, bool *add, rd_status *st);
+/* Makes the gradient of in[i], if it needs one: zeros before the first contribution. For an op with
+ * own_grads that can only add. */
+rd_code rd_call_zero_grad(rd_call *c, int i, rd_status *st);
 /* Makes the memory of out[0]->g the gradient of in[i], without a copy. Conditions: in[i] has no
  * gradient yet, the two have the same shape and type, and no other input got this memory. Returns
  * false and does nothing otherwise. The caller may change out[0]->g before the call, and until

@@ -6,6 +6,7 @@
 #include "rd/arena.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
 #else
@@ -26,6 +27,8 @@ struct rd_arena {
 };
 
 enum { ALIGN = 64, SOURCE_ALIGN = 256, SLACK = 64 };
+/* Chunks of several huge pages are made of huge pages: a step touches all of their memory. */
+static const size_t HUGE_PAGE = (size_t)2 << 20, HUGE_CHUNK = (size_t)8 << 20;
 
 rd_code rd_arena_new(size_t chunk_bytes, rd_arena **out, rd_status *st)
 {
@@ -75,12 +78,20 @@ void rd_arena_free(rd_arena *a)
     free(a);
 }
 
+static void *host_memory(size_t cap)
+{
+    if (cap < HUGE_CHUNK) return aligned_alloc(ALIGN, cap);
+    void *p = aligned_alloc(HUGE_PAGE, (cap + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
+    if (p) (void)madvise(p, cap, MADV_HUGEPAGE);
+    return p;
+}
+
 static arena_chunk *new_chunk(const rd_arena *a, size_t cap, rd_status *st)
 {
     arena_chunk *c = calloc(1, sizeof *c);
     if (!c) return NULL;
     c->cap = (cap + a->align - 1) / a->align * a->align;
-    c->mem = a->source ? a->source->get(a->source->ctx, c->cap, st) : aligned_alloc(ALIGN, c->cap);
+    c->mem = a->source ? a->source->get(a->source->ctx, c->cap, st) : host_memory(c->cap);
     if (!c->mem) {
         free(c);
         return NULL;
@@ -89,13 +100,18 @@ static arena_chunk *new_chunk(const rd_arena *a, size_t cap, rd_status *st)
     return c;
 }
 
+size_t rd_arena_bytes(const rd_arena *a, size_t bytes)
+{
+    return (bytes + SLACK + a->align - 1) / a->align * a->align;
+}
+
 rd_code rd_arena_get(rd_arena *a, size_t bytes, void *out, rd_status *st)
 {
     void *null = NULL;
     memcpy(out, &null, sizeof null);
     if (bytes > SIZE_MAX / 2)
         return rd_fail(st, RD_EENV, "an array of %zu bytes does not fit in memory", bytes);
-    const size_t need = (bytes + SLACK + a->align - 1) / a->align * a->align;
+    const size_t need = rd_arena_bytes(a, bytes);
     while (!a->cur || a->cur->cap - a->cur->used < need) {
         arena_chunk *next = a->cur ? a->cur->next : a->first;
         if (!next || next->cap < need) { /* insert a new chunk between cur and next */
@@ -170,13 +186,14 @@ done:
 
 void rd_arena_reset(rd_arena *a)
 {
-    /* The last step needed several chunks: the next one gets a single chunk
-     * as large as the peak. */
+    /* The last step needed several chunks: the next one gets a single chunk as large as the peak.
+     * Memory of the process has a quarter more, which takes no page before a larger step uses it:
+     * sentences differ in length, and each new chunk costs a page fault for every page. */
     if (a->first && a->first->next) {
         rd_status own = {0};
         free_chunks(a, a->first);
         /* NULL: the next rd_arena_get tries again and reports the failure. */
-        a->first = new_chunk(a, a->peak + a->chunk_bytes, &own);
+        a->first = new_chunk(a, a->peak + (a->source ? 0 : a->peak / 4) + a->chunk_bytes, &own);
     }
     if (a->first) {
         a->first->used = 0;

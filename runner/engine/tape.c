@@ -12,11 +12,11 @@ typedef struct tape_record {
 
 enum { MAX_HOOKS = 4 };
 
-/* Memory of gradients that are no longer needed, for gradients still to come. Only ops with
- * own_grads leave such memory, and only pieces of at least MIN_SPARE_BYTES are kept. */
-enum { MAX_SPARE = 32, MIN_SPARE_BYTES = 4096 * 4 };
+/* Memory of values and gradients that are no longer needed, for gradients still to come. Only ops
+ * with own_grads leave such memory, and only pieces of at least MIN_SPARE_BYTES are kept. */
+enum { MAX_SPARE = 256, MIN_SPARE_BYTES = 4096 * 4 };
 typedef struct spare {
-    void *g;
+    unsigned char *at;
     size_t bytes;
 } spare;
 
@@ -322,9 +322,11 @@ rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr
     }
     RD_TRY(op->infer(c, st));
     for (int i = 0; i < n_out; i++) rd_assert(c->out[i]->rows >= 0 && c->out[i]->cols > 0);
-    for (int i = 0; i < n_out; i++)
-        if (!c->out[i]->values)
-            RD_TRY(rd_arena_get(t->device_step, bytes_of(c->out[i]), &c->out[i]->values, st));
+    for (int i = 0; i < n_out; i++) {
+        if (c->out[i]->values) continue; /* those of an input */
+        RD_TRY(rd_arena_get(t->device_step, bytes_of(c->out[i]), &c->out[i]->values, st));
+        c->out[i]->owns_values = true;
+    }
     RD_TRY(run_kernel(t, c, k->forward, false, st));
     if (c->keep) {
         r->prev = t->last;
@@ -346,27 +348,47 @@ int64_t rd_var_elements(const rd_var *x)
     return x->param ? x->rows * x->cols : (x->rows + RD_SLACK_ROWS) * x->cols;
 }
 
+/* Sets *out to memory with undefined contents: the newest spare piece of this size, else the
+ * smallest that is large enough, else new memory. The newest piece is likely to be in a cache. */
+static rd_code spare_take(rd_tape *t, size_t bytes, void *out, rd_status *st)
+{
+    int best = -1;
+    for (int k = t->n_spare - 1; k >= 0; k--) {
+        const size_t have = t->spare[k].bytes;
+        if (have < bytes || (best >= 0 && have >= t->spare[best].bytes)) continue;
+        best = k;
+        if (have == bytes) break;
+    }
+    if (best < 0) return rd_arena_get(t->device_step, bytes, out, st);
+    spare *s = &t->spare[best];
+    memcpy(out, &s->at, sizeof s->at);
+    const size_t used = rd_arena_bytes(t->device_step, bytes);
+    if (s->bytes >= used + MIN_SPARE_BYTES)
+        *s = (spare){s->at + used, s->bytes - used};
+    else
+        *s = t->spare[--t->n_spare];
+    return RD_OK;
+}
+
+/* Takes over memory, if it is worth while. *at becomes NULL. */
+static void spare_keep(rd_tape *t, void **at, size_t bytes)
+{
+    if (!*at || bytes < MIN_SPARE_BYTES || t->n_spare == MAX_SPARE) return;
+    t->spare[t->n_spare++] = (spare){*at, bytes};
+    *at = NULL;
+}
+
 /* Makes the gradient of a variable, if it needs one. Parameters have theirs already; the others get
- * zeros in the step's arena. */
+ * zeros. */
 static rd_code want_grad(rd_tape *t, rd_var *x, rd_status *st)
 {
     if (!x || !x->needs_grad) return RD_OK;
     x->g_masked = false;
-    return x->grads ? RD_OK : rd_arena_zero(t->device_step, bytes_of(x), &x->grads, st);
-}
-
-/* Sets x->grads to memory with undefined contents: a spare piece of this size, or new memory. */
-static rd_code grad_memory(rd_tape *t, rd_var *x, rd_status *st)
-{
-    const size_t bytes = bytes_of(x);
-    rd_assert(t->n_spare >= 0 && t->n_spare <= MAX_SPARE);
-    for (int k = t->n_spare - 1; k >= 0; k--)
-        if (t->spare[k].bytes == bytes) {
-            x->grads = t->spare[k].g;
-            t->spare[k] = t->spare[--t->n_spare];
-            return RD_OK;
-        }
-    return rd_arena_get(t->device_step, bytes, &x->grads, st);
+    if (x->grads) return RD_OK;
+    RD_TRY(spare_take(t, bytes_of(x), &x->grads, st));
+    RD_TRY(rd_backend_zero(t->be, x->grads, bytes_of(x), st));
+done:
+    return st->code;
 }
 
 rd_code rd_call_grad(rd_call *c, int i, void *g, bool *add, rd_status *st)
@@ -379,10 +401,16 @@ rd_code rd_call_grad(rd_call *c, int i, void *g, bool *add, rd_status *st)
     if (!x || !x->needs_grad) return RD_OK;
     x->g_masked = false;
     *add = x->grads != NULL;
-    if (!x->grads) RD_TRY(grad_memory(c->tape, x, st));
+    if (!x->grads) RD_TRY(spare_take(c->tape, bytes_of(x), &x->grads, st));
     memcpy(g, &x->grads, sizeof x->grads);
 done:
     return st->code;
+}
+
+rd_code rd_call_zero_grad(rd_call *c, int i, rd_status *st)
+{
+    rd_assert(i >= 0 && i < c->n_in);
+    return want_grad(c->tape, c->in[i], st);
 }
 
 bool rd_call_pass_grad(rd_call *c, int i)
@@ -404,15 +432,16 @@ float rd_call_loss_seed(const rd_call *c)
     return c->out[0] == c->tape->loss ? c->tape->seed : NAN;
 }
 
-/* Keeps the memory of the outputs' gradients after the backward of a record, unless an input
- * took it over (rd_call_pass_grad). */
+/* Keeps the memory of the outputs after the backward of a record: their gradients, unless an input
+ * took them over (rd_call_pass_grad), and their values, unless those belong to an input. */
 static void keep_spare(rd_tape *t, rd_call *c)
 {
     for (int k = 0; k < c->n_out; k++) {
         rd_var *y = c->out[k];
-        bool passed = !y->g || bytes_of(y) < MIN_SPARE_BYTES || t->n_spare == MAX_SPARE;
+        bool passed = false;
         for (int i = 0; i < c->n_in; i++) passed |= c->in[i] && c->in[i]->g == y->g;
-        if (!passed) t->spare[t->n_spare++] = (spare){y->grads, bytes_of(y)};
+        if (!passed) spare_keep(t, &y->grads, bytes_of(y));
+        if (y->owns_values) spare_keep(t, &y->values, bytes_of(y));
         y->g = NULL;
     }
 }

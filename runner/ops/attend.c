@@ -534,6 +534,7 @@ static rd_code attend_backward(rd_call *c, rd_status *st)
 {
     const rd_attend_saved *saved = c->saved;
     attend_job j = {.seq = saved->seq, .lse = saved->lse, .mask = saved->mask};
+    for (int i = 0; i < 2; i++) RD_TRY(rd_call_zero_grad(c, i, st));
     RD_TRY(attend_plan(c, &j, true, st));
     rd_parallel(c->be, j.workers, 1, attend_backward_part, &j);
 done:
@@ -544,7 +545,8 @@ RD_OP(attend) = {
     .name = "attend",
     .about = "attention with several heads",
     .infer = attend_infer,
-    .kernel = {[RD_CPU] = {attend_forward, attend_backward}, [RD_GPU] = RD_GPU_KERNEL(attend)}};
+    .kernel = {[RD_CPU] = {attend_forward, attend_backward}, [RD_GPU] = RD_GPU_KERNEL(attend)},
+    .own_grads = true};
 
 rd_var *rd_op_attend(rd_tape *t, const rd_attend *a, rd_var *queries, rd_var *keys)
 {

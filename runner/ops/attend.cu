@@ -414,6 +414,7 @@ extern "C" rd_code rd_cuda_attend_backward(rd_call *c, rd_status *st)
     const size_t shared = (size_t)(64 * (a->head + 1) + 2 * WARPS * warp_rows(a->head) * a->head +
                                    32) *
                           sizeof(float);
+    for (int i = 0; i < 2; i++) RD_TRY_OR_RETURN(rd_call_zero_grad(c, i, st));
     RD_TRY_OR_RETURN(attend_fill(c, saved, &g, st));
     g.o = c->out[0]->v;
     g.d_o = c->out[0]->g;

@@ -39,6 +39,7 @@ typedef struct layer_norm_job {
     float *r;
     const float *dy;
     float *dx;   /* NULL: not wanted */
+    bool add;    /* dx holds contributions already */
     float *part; /* [chunks][2][d] sums of dgain and dbias; NULL: not wanted */
     float *dgain, *dbias;
 } layer_norm_job;
@@ -99,7 +100,8 @@ static void layer_norm_back_row(const layer_norm_job *j, int64_t i, float *restr
     const float g_mean = j->a->rms ? 0.0f : g_sum / (float)d, gh_mean = gh_sum / (float)d;
     for (int64_t k = 0; k < d; k++) {
         const float h = ((x[k] - m) - m_rest) * r;
-        dx[k] += r * (dy[k] * gain[k] - g_mean - h * gh_mean);
+        const float dxk = r * (dy[k] * gain[k] - g_mean - h * gh_mean);
+        dx[k] = j->add ? dx[k] + dxk : dxk;
     }
 }
 
@@ -163,7 +165,8 @@ static rd_code layer_norm_backward(rd_call *c, rd_status *st)
     j.mean = s->mean;
     j.r = s->r;
     j.dy = c->out[0]->g;
-    j.dx = c->in[0]->g;
+    RD_TRY(rd_call_grad(c, 0, &j.dx, &j.add, st));
+    for (int i = 1; i < c->n_in; i++) RD_TRY(rd_call_zero_grad(c, i, st));
     j.dgain = c->in[1]->g;
     j.dbias = c->in[2] ? c->in[2]->g : NULL;
     if (j.dgain || j.dbias)
@@ -179,7 +182,8 @@ RD_OP(layer_norm) = {.name = "layer_norm",
                      .about = "normalised rows",
                      .infer = layer_norm_infer,
                      .kernel = {[RD_CPU] = {layer_norm_forward, layer_norm_backward},
-                                [RD_GPU] = RD_GPU_KERNEL(layer_norm)}};
+                                [RD_GPU] = RD_GPU_KERNEL(layer_norm)},
+                     .own_grads = true};
 
 rd_var *rd_op_layer_norm(rd_tape *t, const rd_layer_norm *a, rd_var *x, rd_var *gain, rd_var *bias)
 {

@@ -144,6 +144,7 @@ extern "C" rd_code rd_cuda_layer_norm_backward(rd_call *c, rd_status *st)
     rd_gpu *gpu = rd_gpu_of(c->be);
     norm_rows n = norm_rows_of(c);
     const int64_t chunks = (n.N + n.chunk - 1) / n.chunk;
+    for (int i = 0; i < c->n_in; i++) RD_TRY_OR_RETURN(rd_call_zero_grad(c, i, st));
     float *dgain = c->in[1]->g, *dbias = c->in[2] ? c->in[2]->g : NULL, *part;
     n.mean = s->mean;
     n.r = s->r;

@@ -44,10 +44,13 @@ static rd_code linear_backward_narrow(rd_call *c, rd_status *st)
 {
     const rd_var *x = c->in[0], *W = c->in[1], *y = c->out[0];
     const rd_gpu_operand dy = linear_operand(y->g, RD_FLOAT32, W->cols);
-    if (x->grads)
+    void *dx;
+    bool add;
+    RD_TRY(rd_call_grad(c, 0, &dx, &add, st));
+    if (dx)
         RD_TRY(rd_backend_product(c->be, false, true, x->rows, W->rows, W->cols, dy,
-                                  linear_operand(W->v, RD_FLOAT32, W->cols), 1.0f,
-                                  linear_operand(x->grads, x->type, W->rows), st));
+                                  linear_operand(W->v, RD_FLOAT32, W->cols), add ? 1.0f : 0.0f,
+                                  linear_operand(dx, x->type, W->rows), st));
     if (W->g)
         RD_TRY(rd_backend_product(c->be, true, false, W->rows, W->cols, x->rows,
                                   linear_operand(x->values, x->type, W->rows), dy, 1.0f,
@@ -61,12 +64,16 @@ static rd_code linear_backward(rd_call *c, rd_status *st)
     const rd_var *x = c->in[0], *W = c->in[1], *b = c->in[2];
     const float *dy = c->out[0]->g;
     const int64_t N = x->rows, n = W->cols;
+    float *dx;
+    bool add;
     if (x->type != RD_FLOAT32) {
         RD_TRY(linear_backward_narrow(c, st));
     } else {
-        if (x->g) RD_TRY(rd_param_mul_t(c->be, c->params, W, 0, W->rows, N, dy, x->g, true, st));
+        RD_TRY(rd_call_grad(c, 0, &dx, &add, st));
+        if (dx) RD_TRY(rd_param_mul_t(c->be, c->params, W, 0, W->rows, N, dy, dx, add, st));
         RD_TRY(rd_param_grad(c->be, W, 0, W->rows, N, x->v, dy, st));
     }
+    if (b) RD_TRY(rd_call_zero_grad(c, 2, st));
     if (b) RD_TRY(rd_add_columns(c->be, c->device_scratch, N, n, dy, n, b->g, st));
 done:
     return st->code;
@@ -76,7 +83,8 @@ RD_OP(linear) = {.name = "linear",
                  .about = "x W + b",
                  .infer = linear_infer,
                  .kernel = RD_EVERY_BACKEND(linear_forward, linear_backward),
-                 .narrow = RD_NARROW(0)};
+                 .narrow = RD_NARROW(0),
+                 .own_grads = true};
 
 rd_var *rd_op_linear(rd_tape *t, rd_var *x, rd_var *W, rd_var *b)
 {
