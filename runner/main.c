@@ -12,6 +12,7 @@
 #include "rd/modes.h"
 #include "rd/printable.h"
 #include "rd/records.h"
+#include "rd/runs.h"
 #include "rd/strbuf.h"
 #include "rd/supervise.h"
 #include "run/world.h"
@@ -249,6 +250,10 @@ int main(int argc, char **argv)
         main_answer(&cli, &answered, &st) == RD_OK && !answered)
         (void)rd_cli_check(&cli, &st);
     if (st.code == RD_OK && !answered) (void)doctor_alone(&cli, &answered, &st);
+    if (st.code == RD_OK && !answered && rd_runs_is_mode(&cli)) {
+        answered = true;
+        if (is_first_rank() && rd_runs(&cli, stdout, &st) == RD_OK) (void)finish_stdout(&st);
+    }
     if (st.code != RD_OK || answered) {
         if (st.code != RD_OK && is_first_rank())
             (void)fprintf(stderr, "run_dist: error: %s\n", st.msg);

@@ -165,6 +165,9 @@ rd_code rd_run_mode(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *co
         break;
     case RD_MODE_PLAN:   /* runs one of the above */
     case RD_MODE_DOCTOR: /* needs no run */
+    case RD_MODE_RUNS:   /* these read log folders, without ranks */
+    case RD_MODE_DIFF:
+    case RD_MODE_SHOW:
         break;
     }
 done:

@@ -49,6 +49,10 @@ typedef struct rd_cli {
     const char *hosts, *hostfile, *mpirun_args; /* of doctor mode */
     int64_t ssh_port;                           /* of doctor mode; 0: not given */
     bool json;                                  /* plan, doctor: print one JSON object */
+    const char *format, *sort, *where;          /* of the modes runs, diff and show */
+    bool watch;                                 /* of mode runs */
+    const char **word; /* owned list of borrowed words that belong to no flag: of diff and show */
+    int n_word;
     bool help, version, print_config, print_schema, print_keys, print_man;
     const char *help_word;   /* WORD of --help=WORD; NULL: not given */
     const char *print_topic; /* topic of rd_help_markdown; NULL: not given */

@@ -147,8 +147,12 @@ static rd_code set_mode(rd_cli *c, const rd_flag *f, const char *value, rd_statu
             c->mode_bit = rd_mode_names[i].bit;
             return RD_OK;
         }
-    return wrong_value(f->name, f->help, value,
-                       "one of train, eval, infer, train_eval, prepare, bench, plan, doctor", st);
+    char list[256] = "one of ";
+    size_t n = strlen(list);
+    for (int i = 0; i < rd_n_mode_names && n < sizeof list; i++)
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "",
+                              rd_mode_names[i].name);
+    return wrong_value(f->name, f->help, value, list, st);
 }
 
 static rd_code add_set(rd_cli *c, const char *key, const char *value, rd_status *st)
@@ -368,6 +372,16 @@ done:
     return st->code;
 }
 
+/* Keeps a word that is no flag. Modes diff and show take log folders so. */
+static rd_code keep_word(rd_cli *c, const char *word, rd_status *st)
+{
+    const char **more = realloc(c->word, (size_t)(c->n_word + 1) * sizeof *more);
+    if (!more) return rd_fail(st, RD_EENV, "out of memory for the command line");
+    c->word = more;
+    c->word[c->n_word++] = word;
+    return RD_OK;
+}
+
 rd_code rd_cli_parse(int argc, char *const *argv, rd_cli *out, rd_status *st)
 {
     return rd_cli_parse_with_keys(argc, argv, NULL, 0, out, st);
@@ -385,8 +399,8 @@ rd_code rd_cli_parse_with_keys(int argc, char *const *argv, const rd_option_grou
                     .summary_frequency = 50,
                     .checkpoint_frequency = 7200,
                     .restart_delay = 1.0};
+    char shown[RD_SHOWN_BYTES];
     for (int i = 1; i < argc; i++) {
-        char shown[RD_SHOWN_BYTES];
         if (!strcmp(argv[i], "--")) {
             out->launch = argv + i + 1;
             out->n_launch = argc - i - 1;
@@ -398,12 +412,15 @@ rd_code rd_cli_parse_with_keys(int argc, char *const *argv, const rd_option_grou
             break;
         }
         if (argv[i][0] != '-' || !argv[i][1])
-            return rd_fail(st, RD_EUSAGE,
-                           "'%s' belongs to no flag; a config is given as --config_file=FILE, and "
-                           "--help lists the flags",
-                           rd_shown(argv[i], shown));
-        RD_TRY(parse_one(argc, argv, &i, out, st));
+            RD_TRY(keep_word(out, argv[i], st));
+        else
+            RD_TRY(parse_one(argc, argv, &i, out, st));
     }
+    if (out->n_word > 0 && !(out->mode_bit & (RD_MODE_DIFF | RD_MODE_SHOW)))
+        (void)rd_fail(st, RD_EUSAGE,
+                      "'%s' belongs to no flag; a config is given as --config_file=FILE, and "
+                      "--help lists the flags",
+                      rd_shown(out->word[0], shown));
 done:
     return st->code;
 }
@@ -425,12 +442,17 @@ static rd_code check_modes(const rd_cli *c, rd_status *st)
 {
     for (int i = 0; i < rd_n_flags; i++) {
         const rd_flag *f = &rd_flags[i];
-        char in[128] = "";
-        int n = 0;
+        char in[256] = "";
+        int n = 0, left = 0;
         if (!idles(c, f) || f->may_idle) continue;
         for (int k = 0; k < rd_n_mode_names; k++)
+            left += (f->modes & (unsigned)rd_mode_names[k].bit) != 0;
+        for (int k = 0; k < rd_n_mode_names; k++)
             if (f->modes & (unsigned)rd_mode_names[k].bit)
-                strcat(strcat(in, n++ ? " and " : ""), rd_mode_names[k].name);
+                strcat(strcat(in, n++ == 0    ? ""
+                                  : left == n ? " and "
+                                              : ", "),
+                       rd_mode_names[k].name);
         return rd_fail(st, RD_EUSAGE,
                        "--%s is for --mode=%s, but the mode is %s; leave it out, or give %s mode",
                        f->name, in, c->mode, n > 1 ? "such a" : "that");
@@ -474,6 +496,24 @@ static rd_code check_restarts(const rd_cli *c, rd_status *st)
     return RD_OK;
 }
 
+/* Checks which log folders the modes diff and show get. */
+static rd_code check_folders(const rd_cli *c, rd_status *st)
+{
+    const bool diff = c->mode_bit == RD_MODE_DIFF;
+    if (diff && c->n_word != 2)
+        return rd_fail(
+            st, RD_EUSAGE,
+            "--mode=diff compares two log folders, but %d %s given: run_dist --mode=diff "
+            "logs/a logs/b",
+            c->n_word, c->n_word == 1 ? "is" : "are");
+    if (c->mode_bit == RD_MODE_SHOW && c->n_word != 1 && (c->n_word > 1 || !c->logdir))
+        return rd_fail(st, RD_EUSAGE,
+                       "--mode=show shows one log folder, but %d are given: run_dist --mode=show "
+                       "logs/a",
+                       c->n_word);
+    return RD_OK;
+}
+
 bool rd_cli_answers(const rd_cli *c)
 {
     return c->help || c->version || c->print_schema || c->print_keys || c->print_topic ||
@@ -491,6 +531,7 @@ rd_code rd_cli_check(const rd_cli *c, rd_status *st)
             st, RD_EUSAGE,
             "nothing to measure: give --model=NAME or --config_file=FILE; --help explains");
     if (check_modes(c, st) != RD_OK) return st->code;
+    if (c->mode_bit & (RD_MODE_RUNS | RD_MODE_DIFF | RD_MODE_SHOW)) return check_folders(c, st);
     const char *of_doctor = c->hosts         ? "hosts"
                             : c->hostfile    ? "hostfile"
                             : c->ssh_port    ? "ssh_port"
@@ -516,6 +557,9 @@ void rd_cli_release(rd_cli *c)
     for (int i = 0; i < c->n_set; i++) free((void *)(uintptr_t)c->set[i]);
     for (int i = 0; i < c->n_path; i++) free(c->path[i]);
     free(c->path);
+    free((void *)c->word);
+    c->word = NULL;
+    c->n_word = 0;
     free(c->set);
     free(c->bench);
     c->set = NULL;

@@ -8,6 +8,7 @@
 #define TRAINS (RD_MODE_TRAIN | RD_MODE_TRAIN_EVAL)
 #define STEPS (TRAINS | RD_MODE_BENCH | RD_MODE_PLAN)
 #define DOCTOR RD_MODE_DOCTOR
+#define FOLDERS (RD_MODE_RUNS | RD_MODE_DIFF | RD_MODE_SHOW)
 
 const rd_flag rd_flags[] = {
     {.name = "config_file",
@@ -28,7 +29,8 @@ const rd_flag rd_flags[] = {
      .value = "MODE",
      .def = "train",
      .brief = "what to do, see --help=modes",
-     .help = "what to do: train, eval, infer, train_eval, prepare, bench, plan or doctor"},
+     .help = "what to do: train, eval, infer, train_eval, prepare, bench, plan, doctor, runs, diff "
+             "or show"},
     {.name = "max_steps",
      .type = RD_FLAG_INT,
      .at = AT(max_steps),
@@ -141,9 +143,41 @@ const rd_flag rd_flags[] = {
     {.name = "json",
      .type = RD_FLAG_BOOL,
      .at = AT(json),
-     .modes = RD_MODE_PLAN | DOCTOR,
+     .modes = RD_MODE_PLAN | DOCTOR | FOLDERS,
      .brief = "plan, doctor: the answer as one JSON object",
-     .help = "--mode=plan and --mode=doctor print their answer as one JSON object"},
+     .help = "--mode=plan and --mode=doctor print their answer as one JSON object; for runs, diff "
+             "and show it is short for --format=json"},
+    {.name = "format",
+     .type = RD_FLAG_TEXT,
+     .at = AT(format),
+     .modes = FOLDERS,
+     .value = "NAME",
+     .def = "text",
+     .brief = "runs, diff, show: text, csv or json",
+     .help = "how --mode=runs, diff and show print their answer: text, csv (not show) or json"},
+    {.name = "sort",
+     .type = RD_FLAG_TEXT,
+     .at = AT(sort),
+     .modes = RD_MODE_RUNS,
+     .value = "NAME",
+     .def = "run",
+     .brief = "runs: order, by a column or key; -NAME reverses",
+     .help = "column or key by which --mode=runs sorts: run, state, steps, time, best, loss, "
+             "learning_rate, ...; best comes with the best first, and -NAME reverses"},
+    {.name = "where",
+     .type = RD_FLAG_TEXT,
+     .at = AT(where),
+     .modes = RD_MODE_RUNS,
+     .value = "TEXT",
+     .brief = "runs: only those, as 'learning_rate<0.01'",
+     .help = "runs that --mode=runs prints: conditions on columns and keys with =, !=, <, <=, > or "
+             ">=, joined by \"and\", as 'learning_rate<0.01 and state=done'"},
+    {.name = "watch",
+     .type = RD_FLAG_BOOL,
+     .at = AT(watch),
+     .modes = RD_MODE_RUNS,
+     .brief = "runs: follows runs until the last one ends",
+     .help = "--mode=runs prints its table again when it changes, until no run is running"},
     {.name = "hosts",
      .type = RD_FLAG_TEXT,
      .at = AT(hosts),
@@ -287,6 +321,8 @@ const rd_mode_name rd_mode_names[] = {
     {"infer", RD_MODE_INFER},     {"train_eval", RD_MODE_TRAIN_EVAL},
     {"prepare", RD_MODE_PREPARE}, {"bench", RD_MODE_BENCH},
     {"plan", RD_MODE_PLAN},       {"doctor", RD_MODE_DOCTOR},
+    {"runs", RD_MODE_RUNS},       {"diff", RD_MODE_DIFF},
+    {"show", RD_MODE_SHOW},
 };
 const int rd_n_mode_names = sizeof rd_mode_names / sizeof *rd_mode_names;
 

@@ -127,6 +127,12 @@ static const char *mode_name(rd_mode mode)
         return "plan";
     case RD_MODE_PREPARE:
         return "prepare";
+    case RD_MODE_RUNS:
+        return "runs";
+    case RD_MODE_DIFF:
+        return "diff";
+    case RD_MODE_SHOW:
+        return "show";
     }
     return "?";
 }

@@ -21,6 +21,9 @@ static row modes[] = {
      "stdout"},
     {"`doctor`", "finds what makes a job hang, crash or slow", "hosts, a config if there is one",
      "stdout"},
+    {"`runs`", "lists runs: state, steps, best figure, keys that differ", "log folders", "stdout"},
+    {"`diff`", "compares two runs", "two log folders", "stdout"},
+    {"`show`", "one run on a screen, with curves", "a log folder", "stdout"},
 };
 static const char *const modes_notes[] = {
     "`train` resumes from what `--logdir` holds.",

@@ -58,6 +58,7 @@ docker/MESSAGES_GPU.md  6144
 logs/README.md          7168
 logs/METRICS.md         6144
 logs/FAULTS.md          6144
+logs/RUNS.md            4096
 models/README.md        5120
 models/ADDING.md        2560
 runner/README.md        9216

@@ -40,8 +40,8 @@ static struct bad_row {
      "config"},
     {"ambiguous",
      {"--s", "3"},
-     "flag '--s' is ambiguous: --summary_frequency, --seed, --split_data_per_rank, --ssh_port, "
-     "--set; write more of it"},
+     "flag '--s' is ambiguous: --summary_frequency, --seed, --split_data_per_rank, --sort, "
+     "--ssh_port, --set; write more of it"},
     {"ambiguous negation",
      {"--noprint"},
      "flag '--noprint' is ambiguous: --noprint_config, --noprint_schema, --noprint_keys, "
@@ -90,8 +90,8 @@ static struct bad_row {
     {"mode",
      {"--mode=trian"},
      "flag '--mode' must be one of train, eval, infer, train_eval, prepare, bench, plan, doctor, "
-     "not 'trian'; meaning: what to do: train, eval, infer, train_eval, prepare, bench, plan or "
-     "doctor"},
+     "runs, diff, show, not 'trian'; meaning: what to do: train, eval, infer, train_eval, prepare, "
+     "bench, plan, doctor, runs, diff or show"},
     {"integer: word",
      {"--max_steps=many"},
      "flag '--max_steps' must be an integer, 0 .. 1000000000000000, not 'many'; meaning: training "

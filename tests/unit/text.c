@@ -661,10 +661,9 @@ static int remove_files(void **state)
 {
     (void)state;
     static const char *const names[] = {
-        "a",        "b",         "v.src",      "v.tgt",        "v.wide",
-        "odd!name", "gz",        "xz",         "t.tar.gz",     "t.tar.xz",
-        "cut.gz",   "ascii.zip", "marked.zip", "unmarked.zip", "latin.zip",
-        "v.two"};
+        "a",         "b",        "v.src",    "v.tgt",  "v.wide",    "odd!name",   "gz",
+        "xz",        "t.tar.gz", "t.tar.xz", "cut.gz", "ascii.zip", "marked.zip", "unmarked.zip",
+        "latin.zip", "v.two"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char path[256];
         snprintf(path, sizeof path, "%s/%s", dir, names[i]);
