@@ -101,6 +101,9 @@ int64_t rd_side_length(const rd_side *side, int64_t i);
 /* Does the same for a line that is here, from its ids. */
 int64_t rd_side_n_ids(const rd_side *side, int64_t i);
 
+/* Returns the bytes that the lines take in memory. */
+double rd_side_bytes(const rd_side *side);
+
 /* Returns whether line i has no word. */
 bool rd_side_blank(const rd_side *side, int64_t i);
 

@@ -446,6 +446,15 @@ int64_t rd_side_length(const rd_side *s, int64_t i)
     return s->size > 1 ? ((const uint32_t *)(const void *)s->len.p)[i] : rd_side_n_ids(s, i);
 }
 
+double rd_side_bytes(const rd_side *s)
+{
+    const rd_side_head *h = &s->head;
+    const double lines = (double)h->n_lines, here = lines / s->size;
+    if (h->again) return lines * sizeof(uint64_t);
+    return ((double)h->n_here + 2.0 * here) * (h->wide ? sizeof(int32_t) : sizeof(uint16_t)) +
+           here * sizeof(int64_t) + (s->size > 1 ? lines * sizeof(uint32_t) : 0.0);
+}
+
 bool rd_side_blank(const rd_side *s, int64_t i)
 {
     const int64_t *at = (const int64_t *)(const void *)s->blank.p;

@@ -1,6 +1,7 @@
 /* world.c -- the agreement of all ranks before step 0, the banner, and the text of --version. */
 #include "world.h"
 #include "console.h"
+#include "defaults.h"
 #include "exchange.h"
 #include "rd/hash.h"
 #include "rd/program.h"
@@ -206,6 +207,7 @@ void world_banner(rd_run *r, int64_t last_step, int64_t n_batches, int64_t n_sam
         rd_schedule_describe(&r->schedule_config, run_schedule_ranks(r), &s);
         rd_info(r->log, "learning rate:");
         banner_lines(r, "  ", rd_strbuf_str(&s));
+        if (r->spec.joins) defaults_report(r);
     }
     rd_strbuf_release(&s);
 }

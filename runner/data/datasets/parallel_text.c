@@ -736,12 +736,16 @@ static void report_skipped(const parallel_text *t, const rd_dataset_args *a)
     if (!t->own_vocab || a->split != RD_SPLIT_TRAIN) return;
     const int64_t kept = t->count - t->skipped - t->n_blank;
     rd_info(a->log,
+            "lines become tokens by subword %s; training takes at most %" PRId64 " and %" PRId64
+            " of them",
+            rd_subword_kind(t->kit.subword), t->limit[0].at[t->limit[0].n - 1] - 2,
+            t->limit[1].at[t->limit[1].n - 1] - 2);
+    rd_info(a->log,
             "training pairs: %" PRId64 " read, %" PRId64 " kept, %" PRId64 " too long, %" PRId64
             " with an empty side; target/source length %.3f (sd %.3f)",
             t->count, kept, t->skipped, t->n_blank, t->ratio, t->ratio_sd);
     double bytes = 0.0;
-    for (int s = 0; s < 2; s++)
-        for (int i = 0; i < RD_SIDE_BLOCKS; i++) bytes += (double)t->side[s].block[i].bytes;
+    for (int s = 0; s < 2; s++) bytes += rd_side_bytes(&t->side[s]);
     rd_info(a->log, "the text takes %.1f MB, %.0f bytes a pair: %s", bytes * 1e-6,
             bytes / (double)t->count,
             t->side[0].head.again ? "lines are read again when they are used"
