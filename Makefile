@@ -20,8 +20,10 @@ PKGS    := jansson libarchive libpcre2-8 libturbojpeg zlib
 #   make DNNL_CFLAGS=-I/opt/dnnl/include DNNL_LIBS='-L/opt/dnnl/lib -Wl,-rpath,/opt/dnnl/lib -ldnnl'
 DNNL_CFLAGS ?=
 DNNL_LIBS   ?= -ldnnl
+# SentencePiece is optional and needs g++: its version, if pkg-config finds it. make SENTENCEPIECE= builds without it.
+SENTENCEPIECE ?= $(if $(shell command -v g++),$(shell pkg-config --modversion sentencepiece 2> /dev/null))
 # Debian packages that make, make test and mpirun need.
-DEPS := build-essential pkg-config libopenmpi-dev openmpi-bin libjansson-dev libarchive-dev zlib1g-dev libturbojpeg0-dev libpcre2-dev libdnnl-dev libcmocka-dev procps
+DEPS := build-essential pkg-config libopenmpi-dev openmpi-bin libjansson-dev libarchive-dev zlib1g-dev libturbojpeg0-dev libpcre2-dev libsentencepiece-dev libdnnl-dev libcmocka-dev procps
 
 NEED := $(filter-out clean distclean help deps deps-names demo format format-check mutate uninstall,$(or $(MAKECMDGOALS),all))
 ifneq ($(NEED),)
@@ -60,7 +62,8 @@ SRC   := $(filter-out runner/main.c $(NO_GPU),$(wildcard runner/*.c runner/*/*.c
 # included first.
 KERNELS := $(filter-out $(NO_GPU),$(if $(CUDA),$(wildcard runner/*/*.cu runner/*/*/*.cu)))
 EMULATED := $(if $(filter emulated,$(CUDA)),$(wildcard tests/support/emulated/*.cc))
-OBJ   := $(patsubst %,$(BUILD)/%.o,$(SRC) $(KERNELS) $(EMULATED))
+CXX_SRC := $(if $(SENTENCEPIECE),$(wildcard runner/text/schemes/*.cc))
+OBJ   := $(patsubst %,$(BUILD)/%.o,$(SRC) $(KERNELS) $(EMULATED) $(CXX_SRC))
 LIB   := $(BUILD)/librd.a
 PROG  := $(BUILD)/run_dist
 # Linked before $(LIB) into every program.
@@ -79,6 +82,10 @@ SHARED := $(patsubst %.c,$(BUILD)/%.c.o,$(filter-out $(MAINS),$(wildcard tests/s
 FAULTS := $(BUILD)/tests/support/io_faults.so
 SHELLS := $(wildcard tests/unit/*.sh tests/scripts/*.sh tests/golden/*.sh tests/mpi/*.sh tests/fault/*.sh $(if $(CUDA),tests/gpu/*.sh))
 
+ifneq ($(SENTENCEPIECE),)
+  CPPFLAGS += -DRD_SENTENCEPIECE='"$(SENTENCEPIECE)"'
+  LDLIBS   += -Wl,--as-needed $(shell pkg-config --libs sentencepiece) -lstdc++ -Wl,--no-as-needed
+endif
 ifneq ($(CUDA),)
   CPPFLAGS += -DRD_CUDA
   LDLIBS   += -lstdc++
@@ -143,20 +150,20 @@ $(patsubst %,$(BUILD)/%.o,$(shell grep -l RD_COMMIT $(SRC) runner/main.c 2>/dev/
 $(BUILD)/%.c.o: %.c $(BUILD)/flags | $(GEN) $(BUILD)/gen/dnnl.ok
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+CXX_PLAIN = g++ $(CPPFLAGS) -std=c++17 -g $(OPT) $(ARCH) -fopenmp -Wall -Wextra -Werror -Wno-unknown-pragmas \
+            $(SAN:%=-fsanitize=% -fno-sanitize-recover=all -fno-omit-frame-pointer)
 ifeq ($(CUDA),1)
 $(BUILD)/%.cu.o: %.cu $(BUILD)/flags | $(GEN)
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)$(NVCC) $(NVFLAGS) $(filter -D% -I%,$(CPPFLAGS)) -MMD -MP -MF $@.d -c $< -o $@
 else
-CXX_EMULATED = g++ $(CPPFLAGS) -std=c++17 -g $(OPT) $(ARCH) -fopenmp -Wall -Wextra -Werror -Wno-unknown-pragmas \
-               $(SAN:%=-fsanitize=% -fno-sanitize-recover=all -fno-omit-frame-pointer)
 $(BUILD)/%.cu.o: %.cu $(BUILD)/flags | $(GEN)
 	@mkdir -p $(@D)
-	$(call say,EMU,$<)$(CXX_EMULATED) -include kernel_emulated.h -MMD -MP -x c++ -c $< -o $@
+	$(call say,EMU,$<)$(CXX_PLAIN) -include kernel_emulated.h -MMD -MP -x c++ -c $< -o $@
+endif
 $(BUILD)/%.cc.o: %.cc $(BUILD)/flags | $(GEN)
 	@mkdir -p $(@D)
-	$(call say,CXX,$<)$(CXX_EMULATED) -MMD -MP -c $< -o $@
-endif
+	$(call say,CXX,$<)$(CXX_PLAIN) -MMD -MP -c $< -o $@
 $(LIB): $(OBJ)
 	@rm -f $@
 	$(call say,AR,$@)ar rcs $@ $(OBJ)
@@ -249,7 +256,7 @@ gpu-bundle: gpu-programs
 endif
 # make fuzz FUZZER=npz SECONDS=600 needs clang. Inputs that crash are stored in build/fuzz/. NAME.dict is a dictionary.
 fuzz: ## libFuzzer on one reader: make fuzz FUZZER=npz SECONDS=60
-	@OMPI_CC=clang CFLAGS='-Wno-unknown-warning-option -Wno-pass-failed' $(MAKE) --no-print-directory VARIANT=fuzz \
+	@OMPI_CC=clang CFLAGS='-Wno-unknown-warning-option -Wno-pass-failed' $(MAKE) --no-print-directory VARIANT=fuzz SENTENCEPIECE= \
 	    SAN=fuzzer-no-link,address,undefined OPT=-O1 OPENMP=-fopenmp-simd FUZZ_MAIN=-fsanitize=fuzzer build/fuzz/tests/fuzz/$(FUZZER)
 	@mkdir -p build/fuzz/corpus/$(FUZZER)
 	ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 build/fuzz/tests/fuzz/$(FUZZER) -max_total_time=$(or $(SECONDS),60) \

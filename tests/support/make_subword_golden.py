@@ -12,16 +12,22 @@ merges.txt beside it. llama.json has a pattern of its own, ignore_merges, and ad
 odd.txt as one text, then those of each line of points.txt. gpt2.tiktoken has the same tokens in tiktoken's form, and
 tiktoken.ids are tiktoken's. PATTERN.splits has the bytes of the pieces of these texts, from the pre-tokenizers, and for
 cl100k from the module regex.
-Needs subword-nmt==0.3.8, tokenizers==0.23.3, tiktoken==0.14.0, regex.
+
+unigram.model and sp_bpe.model are SentencePiece's, trained from odd.txt: one with byte_fallback and rules of its own
+for normalisation (the usual ones have 240 kB), one without. NAME.ids is as above, but line by line, with - for a line that
+has two best results. NAME.joined has each line after encoding and decoding.
+Needs subword-nmt==0.3.8, tokenizers==0.23.3, tiktoken==0.14.0, regex, sentencepiece==0.2.3.
 """
 import base64
 import io
 import json
 import pathlib
 import random
+import tempfile
 import unicodedata
 
 import regex
+import sentencepiece
 import tiktoken
 import tokenizers
 from subword_nmt.apply_bpe import BPE
@@ -156,6 +162,36 @@ def byte_bpe():
     write("cl100k.splits", splits_of(regex.compile(CL100K).findall))
 
 
+def tie(sp, line):
+    """Whether two segmentations have the same score up to rounding: versions of the library choose differently."""
+    try:
+        best = [sum(map(sp.get_score, ids)) for ids in sp.nbest_encode(line, nbest_size=2)]
+    except RuntimeError:  # a model without scores of whole lines
+        return False
+    return len(best) > 1 and abs(best[0] - best[1]) < 1e-3
+
+
+def sentence_piece(name, **how):
+    lines = odd_text().split("\n")[:-1]
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=model, minloglevel=2, **how)
+    write(name + ".model", model.getvalue())
+    sp = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    lines += points_text().split("\n")[:-1]
+    write(name + ".ids", "".join(("-" if tie(sp, line) else " ".join(map(str, sp.encode(line)))) + "\n" for line in lines))
+    write(name + ".joined", "".join(sp.decode_pieces(sp.encode(line, out_type=str)) + "\n" for line in lines))
+
+
+def sentence_pieces():
+    with tempfile.NamedTemporaryFile("w") as rules:
+        # ae, a capital letter, a wide letter, a no-break space.
+        rules.write("E4\t61 65\n41\t61\nFF21\t61\nA0\t20\n1F3FD\t\n")
+        rules.flush()
+        sentence_piece("unigram", vocab_size=400, byte_fallback=True, normalization_rule_tsv=rules.name)
+    sentence_piece("sp_bpe", vocab_size=200, model_type="bpe", normalization_rule_name="identity", character_coverage=0.98,
+                   remove_extra_whitespaces=False)
+
+
 def write(name, text):
     (FOLDER / name).write_bytes(text if isinstance(text, bytes) else text.encode())
 
@@ -168,7 +204,9 @@ def main():
     write("odd.pieces", pieces)
     write("points.txt", points_text())
     assert tokenizers.__version__ == "0.23.3" and tiktoken.__version__ == "0.14.0"
+    assert sentencepiece.__version__ == "0.2.3"
     byte_bpe()
+    sentence_pieces()
 
 
 main()
