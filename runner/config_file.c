@@ -151,7 +151,7 @@ static rd_code check_owners(const rd_config *c, rd_strbuf *notices, rd_status *s
     return rd_config_check_owners(c, owners, rd_option_owners(c, owners), notices, st);
 }
 
-enum { CONFIG_BYTES = 64 << 20, MAX_NAMED = 100 };
+enum { MAX_NAMED = 100 };
 
 static void warn_unknown(const rd_config *c, rd_log *log)
 {
@@ -169,34 +169,33 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
     const rd_option_group *groups[RD_MAX_GROUPS];
     const int n_groups = rd_option_groups(groups);
     const bool root = rd_comm_world(comm)->rank == 0;
-    char *text = NULL;
-    size_t n = 0;
+    char *sent = NULL; /* the files, on the other ranks */
+    const char *files = NULL;
     int64_t bytes = 0;
     char note[256] = "";
-    rd_strbuf notices = {0};
+    rd_strbuf notices = {0}, read = {0};
     *out = NULL;
-    if (by_flags(cli))
-        text = root ? strdup("{}") : NULL;
-    else if (!cli->config_file || !cli->config_file[0])
+    if (!by_flags(cli) && (!cli->config_file || !cli->config_file[0]))
         rd_fail(st, RD_EUSAGE,
                 "--config_file is missing; give the experiment's JSON file, for example "
                 "--config_file=configs/g2p_cmudict.json, or see --help");
-    else if (root)
-        (void)rd_file_read_limited(cli->config_file, RD_EUSAGE, CONFIG_BYTES, "a config", &text, &n,
-                                   st);
-    if (root && st->code == RD_OK && !text) rd_fail(st, RD_EENV, "out of memory for the config");
+    else if (root && !by_flags(cli))
+        (void)rd_config_files_read(cli->config_file, &read, st);
     RD_TRY(rd_comm_agree(comm, st));
-    bytes = (int64_t)(by_flags(cli) ? 2 : n);
+    bytes = (int64_t)read.n;
     RD_TRY(rd_comm_bcast(comm, &bytes, sizeof bytes, 0, st));
     if (!root) {
-        text = malloc((size_t)bytes + 1);
-        if (!text) rd_fail(st, RD_EENV, "out of memory for the config (%" PRId64 " bytes)", bytes);
+        sent = malloc((size_t)bytes + 1);
+        if (!sent) rd_fail(st, RD_EENV, "out of memory for the config (%" PRId64 " bytes)", bytes);
     }
     RD_TRY(rd_comm_agree(comm, st));
-    RD_TRY(rd_comm_bcast(comm, text, bytes, 0, st));
-    if (rd_config_new_with_flags(by_flags(cli) ? "flags" : cli->config_file, text, (size_t)bytes,
-                                 groups, n_groups, cli->allow_unknown_keys, rd_cli_is_flag, out,
-                                 st) == RD_OK) {
+    RD_TRY(rd_comm_bcast(comm, root ? read.s : sent, bytes, 0, st));
+    files = root ? read.s : sent;
+    if ((by_flags(cli)
+             ? rd_config_new_with_flags("flags", "{}", 2, groups, n_groups, cli->allow_unknown_keys,
+                                        rd_cli_is_flag, out, st)
+             : rd_config_new_of_files(files, (size_t)bytes, groups, n_groups,
+                                      cli->allow_unknown_keys, rd_cli_is_flag, out, st)) == RD_OK) {
         for (int i = 0; i < cli->n_set && st->code == RD_OK; i++)
             (void)rd_config_set(*out, cli->set[i], st);
         if (st->code == RD_OK && cli->lr_given)
@@ -221,7 +220,8 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
     if (root) warn_unknown(*out, log);
 done:
     rd_strbuf_release(&notices);
-    free(text);
+    rd_strbuf_release(&read);
+    free(sent);
     if (st->code != RD_OK) {
         rd_config_free(*out);
         *out = NULL;

@@ -249,6 +249,17 @@ const char *rd_config_unknown(const rd_config *c, int i);
  * source of rd_config_put. For messages of checks made elsewhere. Borrowed. */
 const char *rd_config_where(const rd_config *c, const char *key);
 
+/* Reads a config file and the files that it is based on ("base": "other.json", relative to the
+ * file's folder), and appends them to *out as bytes for rd_config_new_of_files. RD_EUSAGE: a file
+ * that cannot be read or is no config, a circle. */
+rd_code rd_config_files_read(const char *path, rd_strbuf *out, rd_status *st);
+/* Makes a config of these bytes: a later file replaces keys of an earlier one, and its null removes
+ * them. Each key's source is the file that set it. is_flag: as for rd_config_new_with_flags. */
+rd_code rd_config_new_of_files(const void *files, size_t n, const rd_option_group *const *groups,
+                               int n_groups, bool allow_unknown,
+                               bool (*is_flag)(const char *name, const char **key), rd_config **out,
+                               rd_status *st);
+
 /* Zeroes the group's struct and fills it. mode: for `required`. A missing required key is
  * RD_EUSAGE; the message names the key and its meaning. Strings and lists are borrowed from c.
  *

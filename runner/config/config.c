@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH_BYTES = 512 }; /* a longer path is cut in messages */
-
 static rd_code config_no_memory(rd_status *st)
 {
     return rd_fail(st, RD_EENV, "out of memory for the config");
@@ -206,33 +204,54 @@ static rd_code expand_home(const rd_option *o, json_t **v, const char *at, rd_st
     return RD_OK;
 }
 
-static rd_code config_read_text(rd_config *c, const char *text, size_t n, rd_status *st)
+/* Sets a key that the file has at a place. record: the file is config.json of a log folder. */
+static rd_code read_key(rd_config *c, const rd_place *p, const json_t *written, bool record,
+                        bool on_base, rd_status *st)
+{
+    char at[RD_CONFIG_PATH_BYTES + 48];
+    rd_entry *e = rd_config_entry(c, p->key);
+    const json_t *v = written;
+    const rd_recorded how = record ? rd_config_recorded(written, &v) : RD_RECORDED_SET;
+    if (how == RD_RECORDED_NOT) return RD_OK;
+    if (how == RD_RECORDED_DEFAULT && (!e || (e->def && json_equal(e->def, v)))) return RD_OK;
+    snprintf(at, sizeof at, "%s:%" PRId64 ":%" PRId64, c->path, p->line, p->col);
+    char *where = strdup(at);
+    json_t *mine = json_incref((json_t *)(uintptr_t)v);
+    if (!e) return unknown_key(c, p->key, mine, where, at, st);
+    if (on_base && json_is_null(v)) {
+        json_decref(mine);
+        return take_value(e, NULL, where, true, st);
+    }
+    if (take_value(e, mine, where, how == RD_RECORDED_SET, st) != RD_OK) return st->code;
+    snprintf(at, sizeof at, "%s:%" PRId64 ":%" PRId64, c->path, p->value_line, p->value_col);
+    if (check_all(c, p->key, v, at, st) != RD_OK) return st->code;
+    return expand_home(e->o, &e->value, at, st);
+}
+
+static rd_code config_read_text(rd_config *c, const char *text, size_t n, bool on_base,
+                                rd_status *st)
 {
     json_t *root = NULL;
     rd_places places;
     RD_TRY(rd_json_load(c->path, text, n, &root, &places, st));
+    const bool record = rd_config_is_record(root);
     for (int i = 0; i < places.n; i++) {
-        const rd_place *p = &places.at[i];
-        json_t *v = json_object_get(root, p->key);
-        if (!strcmp(p->key, "$schema") && json_is_string(v))
-            continue; /* tells editors where schema.json is */
-        rd_entry *e = rd_config_entry(c, p->key);
-        char at[PATH_BYTES + 48];
-        snprintf(at, sizeof at, "%s:%" PRId64 ":%" PRId64, c->path, p->line, p->col);
-        char *where = strdup(at);
-        if (!e) {
-            RD_TRY(unknown_key(c, p->key, json_incref(v), where, at, st));
-            continue;
-        }
-        RD_TRY(take_value(e, json_incref(v), where, true, st));
-        snprintf(at, sizeof at, "%s:%" PRId64 ":%" PRId64, c->path, p->value_line, p->value_col);
-        RD_TRY(check_all(c, p->key, v, at, st));
-        RD_TRY(expand_home(e->o, &e->value, at, st));
+        const char *key = places.at[i].key;
+        const json_t *v = json_object_get(root, key);
+        /* "$schema" tells editors where schema.json is. The caller has read the base before. */
+        if (json_is_string(v) && (!strcmp(key, "$schema") || !strcmp(key, "base"))) continue;
+        RD_TRY(read_key(c, &places.at[i], v, record, on_base, st));
     }
 done:
     json_decref(root);
     rd_places_release(&places);
     return st->code;
+}
+
+rd_code rd_config_add(rd_config *c, const char *path, const char *text, size_t n, rd_status *st)
+{
+    rd_shown_bytes(path, strlen(path), c->path, RD_CONFIG_PATH_BYTES);
+    return config_read_text(c, text, n, true, st);
 }
 
 rd_code rd_config_new(const char *path, const char *text, size_t n,
@@ -253,16 +272,16 @@ rd_code rd_config_new_with_flags(const char *path, const char *text, size_t n,
     if (!c) return config_no_memory(st);
     c->allow_unknown = allow_unknown;
     c->is_flag = is_flag;
-    c->path = calloc(1, PATH_BYTES);
+    c->path = calloc(1, RD_CONFIG_PATH_BYTES);
     if (!c->path) {
         (void)config_no_memory(st);
         goto done;
     }
     if (!path) path = "config";
-    rd_shown_bytes(path, strlen(path), c->path, PATH_BYTES);
+    rd_shown_bytes(path, strlen(path), c->path, RD_CONFIG_PATH_BYTES);
     RD_TRY(rd_arena_new(4096, &c->pool, st));
     RD_TRY(read_tables(c, groups, n_groups, st));
-    RD_TRY(config_read_text(c, text, n, st));
+    RD_TRY(config_read_text(c, text, n, false, st));
     *out = c;
     return RD_OK;
 done:

@@ -9,6 +9,7 @@
 RD_C_BEGIN
 
 enum { RD_SHOWN_BYTES = 96, RD_KIND_BYTES = 400 };
+enum { RD_CONFIG_PATH_BYTES = 512 }; /* a longer path of a config is cut in messages */
 
 /* ---- shown.c: foreign bytes in messages ---- */
 /* Returns out with s[0..n) as it may go to a terminal. Control characters and invalid UTF-8 become
@@ -33,7 +34,12 @@ void rd_places_release(rd_places *p);
 /* Returns whether Jansson failed because it got no memory. Jansson has a code for that, or leaves
  * no text. Inside a token it reports "invalid token", which cannot be told from a real one. */
 bool rd_json_no_memory(const json_error_t *e);
-/* Parses one JSON object. The caller owns *root and *places. path: for messages. */
+/* ---- json_relaxed.c ---- */
+/* Replaces comments and trailing commas in s[0..n) by blanks. A comment that does not end stays. */
+void rd_json_relax(char *s, size_t n);
+
+/* Parses one JSON object, in which comments and trailing commas may be. The caller owns *root and
+ * *places. path: for messages. */
 rd_code rd_json_load(const char *path, const char *text, size_t n, json_t **root, rd_places *places,
                      rd_status *st);
 
@@ -79,6 +85,21 @@ struct rd_config {
 };
 /* Returns the entry of a key; NULL: the key is unknown. */
 rd_entry *rd_config_entry(const rd_config *c, const char *key);
+/* Reads another file into the config: its keys replace those that are there, and null removes
+ * them. After a failure the config can only be freed. */
+rd_code rd_config_add(rd_config *c, const char *path, const char *text, size_t n, rd_status *st);
+
+/* ---- config_record.c: config.json of a log folder ---- */
+/* Is it such a record, {"key": {"value": v, "source": "where"}, ...}? */
+bool rd_config_is_record(const json_t *root);
+/* What a key of a record means for the config. */
+typedef enum rd_recorded {
+    RD_RECORDED_SET,     /* the user had set it */
+    RD_RECORDED_DEFAULT, /* a value that nobody set: a default of that version */
+    RD_RECORDED_NOT      /* it had no value, or the program sets it by itself */
+} rd_recorded;
+/* Sets *value (borrowed) to the value of an entry of a record. */
+rd_recorded rd_config_recorded(const json_t *entry, const json_t **value);
 
 RD_C_END
 #endif

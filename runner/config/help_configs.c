@@ -47,6 +47,7 @@ static json_t *help_config_load(const char *path)
     rd_status st = {0};
     if (rd_file_read_limited(path, RD_EUSAGE, MOST, "a config", &text, &bytes, &st) != RD_OK)
         return NULL;
+    rd_json_relax(text, bytes);
     json_t *root = json_loadb(text, bytes, 0, NULL);
     free(text);
     return root;

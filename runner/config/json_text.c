@@ -1,6 +1,6 @@
 /* json_text.c -- parses the JSON text of a config and finds the place of each key.
  *
- * Jansson parses the text. It reports the place of a syntax error, but not the places of keys. Once
+ * Jansson parses the text, after comments and trailing commas have become blanks. It reports the place of a syntax error, but not the places of keys. Once
  * the text is known to be JSON, a second walk notes the line and column of each key of the
  * outermost object and of its value. Lines end with LF. */
 #include "config_impl.h"
@@ -11,6 +11,7 @@
 /* A place in the text that only moves forward. */
 typedef struct cursor {
     const char *s;
+    const char *written; /* as the user wrote it; columns count its characters */
     size_t n, at;
     int64_t line, col;
 } cursor;
@@ -21,7 +22,7 @@ static void json_text_step(cursor *c)
     if (u == '\n') {
         c->line++;
         c->col = 1;
-    } else if (c->at >= c->n || ((unsigned char)c->s[c->at] & 0xC0) != 0x80) {
+    } else if (c->at >= c->n || ((unsigned char)c->written[c->at] & 0xC0) != 0x80) {
         c->col++; /* the character ends here */
     }
 }
@@ -97,10 +98,10 @@ static rd_code add_place(rd_places *p, const cursor *key, size_t key_bytes, rd_p
     return RD_OK;
 }
 
-static rd_code find_places(const char *path, const char *text, size_t n, rd_places *out,
-                           rd_status *st)
+static rd_code find_places(const char *path, const char *text, const char *written, size_t n,
+                           rd_places *out, rd_status *st)
 {
-    cursor c = {.s = text, .n = n, .line = 1, .col = 1};
+    cursor c = {.s = text, .written = written, .n = n, .line = 1, .col = 1};
     skip_blanks(&c);
     json_text_step(&c); /* { */
     for (;;) {
@@ -161,8 +162,10 @@ static const char *json_text_remedy(const char *text, size_t n, size_t at, const
         return "write such a character as \\u and four hex digits";
     if (at >= n || code == json_error_premature_end_of_input)
         return "a bracket or a quote is not closed";
+    if (here == '/' && at + 1 < n && text[at + 1] == '*')
+        return "the comment that begins here has no end";
     if (last == ',' && (here == '}' || here == ']')) return "remove the comma before it";
-    if (here == '#' || here == '/') return "JSON has no comments";
+    if (here == '#' || here == '/') return "a comment begins with // or /*";
     if (here == '\'') return "JSON strings have double quotes";
     if (is_word(text + at, word, "True") || is_word(text + at, word, "False"))
         return "write true or false in lower case";
@@ -179,14 +182,14 @@ static const char *json_text_remedy(const char *text, size_t n, size_t at, const
 
 static void locate(const char *text, size_t n, size_t at, int64_t *line, int64_t *col)
 {
-    cursor c = {.s = text, .n = n, .line = 1, .col = 1};
+    cursor c = {.s = text, .written = text, .n = n, .line = 1, .col = 1};
     while (c.at < at && c.at < n) json_text_step(&c);
     *line = c.line;
     *col = c.col;
 }
 
-static rd_code syntax_error(const char *path, const char *text, size_t n, const json_error_t *e,
-                            rd_status *st)
+static rd_code syntax_error(const char *path, const char *text, const char *written, size_t n,
+                            const json_error_t *e, rd_status *st)
 {
     char shown[2 * RD_SHOWN_BYTES];
     const enum json_error_code code = json_error_code(e);
@@ -203,7 +206,7 @@ static rd_code syntax_error(const char *path, const char *text, size_t n, const 
         at--;
     }
     int64_t line, col;
-    locate(text, n, at, &line, &col);
+    locate(written, n, at, &line, &col);
     const char *what = e->text;
     if (code == json_error_null_character) what = "a string holds the NUL character \\u0000";
     return rd_fail(st, RD_EUSAGE, "%s:%" PRId64 ":%" PRId64 ": not valid JSON: %s; %s", path, line,
@@ -232,13 +235,13 @@ static rd_code duplicate_key(const char *path, const rd_places *p, rd_status *st
     return st->code; /* inside a value: the check of the value reports it */
 }
 
-rd_code rd_json_load(const char *path, const char *text, size_t n, json_t **root, rd_places *places,
-                     rd_status *st)
+/* Parses text, which is `written` after rd_json_relax. */
+static rd_code load_relaxed(const char *path, const char *text, const char *written, size_t n,
+                            json_t **root, rd_places *places, rd_status *st)
 {
     json_error_t e;
     *root = NULL;
     *places = (rd_places){0};
-    if (n >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3)) text += 3, n -= 3; /* byte order mark */
     size_t first = 0;
     while (first < n && is_blank(text[first])) first++;
     if (first == n)
@@ -248,7 +251,7 @@ rd_code rd_json_load(const char *path, const char *text, size_t n, json_t **root
     if (text[first] != '{') {
         int64_t line, col;
         char shown[16];
-        locate(text, n, first, &line, &col);
+        locate(written, n, first, &line, &col);
         return rd_fail(st, RD_EUSAGE,
                        "%s:%" PRId64 ":%" PRId64
                        ": a config is one JSON object, {\"key\": value, ...}, in UTF-8, "
@@ -259,8 +262,8 @@ rd_code rd_json_load(const char *path, const char *text, size_t n, json_t **root
     *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
     const bool twice = !*root && json_error_code(&e) == json_error_duplicate_key;
     if (twice) *root = json_loadb(text, n, 0, &e); /* to say where both are */
-    if (!*root) return syntax_error(path, text, n, &e, st);
-    if (find_places(path, text, n, places, st) == RD_OK && twice &&
+    if (!*root) return syntax_error(path, text, written, n, &e, st);
+    if (find_places(path, text, written, n, places, st) == RD_OK && twice &&
         duplicate_key(path, places, st) == RD_OK)
         (void)rd_fail(st, RD_EUSAGE,
                       "%s: an object inside a value has a key twice; a config is one flat object",
@@ -273,5 +276,21 @@ rd_code rd_json_load(const char *path, const char *text, size_t n, json_t **root
         *root = NULL;
         rd_places_release(places);
     }
+    return st->code;
+}
+
+rd_code rd_json_load(const char *path, const char *text, size_t n, json_t **root, rd_places *places,
+                     rd_status *st)
+{
+    *root = NULL;
+    *places = (rd_places){0};
+    if (n >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3)) text += 3, n -= 3; /* byte order mark */
+    char *relaxed = malloc(n + 1);
+    if (!relaxed) return json_text_no_memory(path, st);
+    memcpy(relaxed, text, n);
+    relaxed[n] = '\0';
+    rd_json_relax(relaxed, n);
+    (void)load_relaxed(path, relaxed, text, n, root, places, st);
+    free(relaxed);
     return st->code;
 }

@@ -1,8 +1,10 @@
 /* config.c -- fuzz target: reads any bytes as a config, as the assignment of a --set, and as the
  * words of a command line.
  *
- * Any answer is right except a crash, a leak, or a failure without a printable message. */
+ * Any answer is right except a crash, a leak, or a failure without a printable message. Comments and
+ * trailing commas become blanks: strict JSON stays as it is, and so do all newlines. */
 #include "rd/cli.h"
+#include "../../runner/config/config_impl.h"
 #include <float.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -120,8 +122,27 @@ static void as_words(char *text)
     rd_cli_release(&cli);
 }
 
+static void relaxed(const char *text, size_t n)
+{
+    char *once = malloc(n + !n), *twice = malloc(n + !n); /* exact, for the sanitizer */
+    must(once && twice);
+    memcpy(once, text, n);
+    rd_json_relax(once, n);
+    memcpy(twice, once, n);
+    rd_json_relax(twice, n);
+    must(memcmp(once, twice, n) == 0);
+    for (size_t i = 0; i < n; i++)
+        must(once[i] == text[i] || (once[i] == ' ' && text[i] != '\n' && text[i] != '\r'));
+    json_t *strict = json_loadb(text, n, JSON_DECODE_ANY, NULL);
+    if (strict) must(memcmp(once, text, n) == 0);
+    json_decref(strict);
+    free(once);
+    free(twice);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    if (size) relaxed((const char *)data, size);
     as_config((const char *)data, size, false);
     as_config((const char *)data, size, true);
     char *text = malloc(size + 1);

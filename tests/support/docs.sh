@@ -52,6 +52,7 @@ configs/DATA.md         4096
 configs/DECODING.md     4096
 configs/KEYS.md        57344
 configs/MIGRATING.md    6144
+configs/WRITING.md      4096
 docker/README.md       14336
 docker/MESSAGES.md     15360
 docker/MESSAGES_GPU.md  6144
@@ -578,10 +579,10 @@ configs() {
     done
 }
 
-# The config that configs/README.md shows trains, once the comments on its right are removed.
+# The config that configs/README.md shows trains.
 example() {
     local set side
-    sed -n '/^    {$/,/^    }$/p' configs/README.md | sed -e 's/,   *[^ "].*$/,/' > "$work/example.json"
+    sed -n '/^    {$/,/^    }$/p' configs/README.md > "$work/example.json"
     cd "$work" || exit 2
     for set in train dev vocab; do mkdir -p test/toy_data/$set; done
     for side in source target; do

@@ -68,8 +68,29 @@ static row file_rows[] = {
      "of its line, or "
      "write "
      "\\n"},
-    {"comma too much", "{\"batch_size\": 3,\n}", 0,
-     "x.json:2:1: not valid JSON: string or '}' expected near '}'; remove the comma before it"},
+    {"two commas", "{\"batch_size\": 3,,\n}", 0,
+     "x.json:1:18: not valid JSON: string or '}' expected near ','; see json.org for the syntax"},
+    {"a comma alone", "{,}", 0,
+     "x.json:1:2: not valid JSON: string or '}' expected near ','; see json.org for the syntax"},
+    {"a comma in place of a value", "{\"batch_size\":,}", 0,
+     "x.json:1:15: not valid JSON: unexpected token near ','; see json.org for the syntax"},
+    {"a comment without an end", "{\n  /* sizes\n\"batch_size\": 1}", 0,
+     "x.json:2:3: not valid JSON: string or '}' expected near '/'; the comment that begins here "
+     "has "
+     "no end"},
+    {"half of a comment", "{ / sizes\n\"batch_size\": 1}", 0,
+     "x.json:1:3: not valid JSON: string or '}' expected near '/'; a comment begins with // or /*"},
+    {"a mistake behind comments", "{ // one, {\n /* two\n \"three */ \"batch_size\": 0, }", 0,
+     "x.json:3:26: 'batch_size' must be an integer, 1 .. 65536, not 0; meaning: sentences per "
+     "rank"},
+    {"columns behind a comment that is not ASCII",
+     "{/* \xC3\xA9\xE2\x82\xAC */ \"encoder_layers\": 0}", 0,
+     "x.json:1:29: 'encoder_layers' must be an integer, 1 .. 1000, not 0; meaning: number of "
+     "layers"},
+    {"a comment in a string is none", "{\"delimiter\": \"//\", \"cell_type\": \"/* */\"}", 0,
+     "x.json:1:34: 'cell_type' must be one of lstm, gru, glstm, not \"/* */\"; meaning: kind of "
+     "cell"},
+    {"a file of comments", "// nothing\n/* else */", 0, EMPTY},
     {"comma missing", "{\"batch_size\": 3\n  \"keep_prob\": 1}", 0,
      "x.json:2:3: not valid JSON: '}' expected near '\"keep_prob\"'; is a comma missing before "
      "it?"},
@@ -88,7 +109,8 @@ static row file_rows[] = {
      "x.json:1:2: not valid JSON: string or '}' expected near '''; JSON strings have double "
      "quotes"},
     {"comment", "{\n# sizes\n\"batch_size\": 1}", 0,
-     "x.json:2:1: not valid JSON: string or '}' expected near '#'; JSON has no comments"},
+     "x.json:2:1: not valid JSON: string or '}' expected near '#'; a comment begins with // or "
+     "/*"},
     {"number begins with a point", "{\"keep_prob\": .5}", 0,
      "x.json:1:15: not valid JSON: invalid token near '.'; a number begins with a digit or -"},
     {"text after the object", "{}\n{}", 0,

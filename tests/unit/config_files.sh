@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# config_files.sh -- configs of several files: comments, bases, circles, and config.json of a log folder.
+. tests/support/toy.sh
+work=$(mktemp -d) || exit 2
+trap 'rm -rf "$work"' EXIT
+case $PROG in /*) ;; *) PROG=$PWD/$PROG ;; esac
+cd "$work" || exit 2
+toy 60 10
+print() { "$PROG" --print_config --config_file="$@"; }
+
+# ---- comments, and the base ----
+mkdir sub
+cat > sub/mine.json << 'END'
+{
+    // A comment, and a "quote.
+    "base": "../toy.json", /* relative to this
+    file */
+    "learning_rate": 0.02, // of one rank
+    "bucket_src": [8, 20,],
+    "max_grad_norm": null,
+}
+END
+printf '{"base": "sub/mine.json", "batch_size": 8}' > third.json
+expect "a value of the last file" 0 '^batch_size  *= 8  *from third.json:1:27' print third.json
+expect "a value of the file between" 0 '^learning_rate  *= 0.02  *from sub/mine.json:5:5' print third.json
+expect "a list with a comma behind" 0 '^bucket_src  *= \[8, 20\]  *from sub/mine.json:6:5' print third.json
+expect "a value of the base" 0 '^seed  *= 5  *from sub/../toy.json:[0-9]*:' print third.json
+expect "null removes a value of the base" 0 '^max_grad_norm  *=  *from sub/mine.json:7:5' print third.json
+expect "--set comes last" 0 '^learning_rate  *= 0.5  *from --set' print third.json --set learning_rate=0.5
+expect "two ranks read the files of the first" 0 'done: step 2 ' ranks 2 "$PROG" --config_file=third.json --logdir=logs/t --max_steps=2
+expect "config.json names each key's file" 0 '"source": "sub/mine.json:5:5"' grep -A2 '"learning_rate": {' logs/t/config.json
+printf '{"base": "%s/toy.json"}' "$work" > absolute.json
+expect "an absolute base" 0 '^seed  *= 5' print absolute.json
+expect "a base from a pipe is relative to the present folder" 0 '^seed  *= 6' bash -c "\"$PROG\" --print_config --config_file=<(echo '{\"base\": \"toy.json\", \"seed\": 6}')"
+
+# ---- wrong bases ----
+printf '{"base": "b.json"}' > a.json
+printf '{\n  "base": "./c.json"}' > b.json
+printf '{"base": "sub/../a.json"}' > c.json
+expect "a circle" 2 "^run_dist: error: ./c.json:1:10: 'base' leads in a circle: a.json -> b.json -> ./c.json -> a.json; remove one of them" print a.json
+printf '{"base": "self.json"}' > self.json
+expect "a file on itself" 2 "'base' leads in a circle: self.json -> self.json" print self.json
+printf '{"base": "none.json"}' > n.json
+expect "no such base" 2 "n.json:1:10: 'base': cannot open 'none.json': no such file" print n.json
+printf '{"seed": 1,\n "base": 7}' > n.json
+expect "no path" 2 "n.json:2:10: 'base' must be a string, the path of another config" print n.json
+printf '{"base": "bad.json"}' > n.json
+printf '{\n "batch_size": 0 }' > bad.json
+expect "a mistake in the base" 2 "bad.json:2:16: 'batch_size' must be an integer" print n.json
+printf '{"batch_size": 3 "x": 2}' > bad.json
+expect "no JSON in the base" 2 "bad.json:1:18: not valid JSON" print n.json
+for i in $(seq 40); do printf '{"base": "l%d.json"}' $((i + 1)) > l$i.json; done
+echo '{}' > l41.json
+expect "too many files" 2 "more than 32 configs are based on each other" print l1.json
+
+# ---- config.json of a log folder ----
+train() { "$PROG" --max_steps=6 --summary_frequency=1 "$@" > train.out 2>&1 || cat train.out; }
+train --config_file=sub/mine.json --logdir=logs/first --set encoder_layers=2
+train --config_file=logs/first/config.json --logdir=logs/again
+expect "it trains the same" 0 '^6 values, largest gap 0$' close_curves loss 0 6 logs/first logs/again
+expect "the source is the record" 0 '"source": "logs/first/config.json:[0-9]*:3"' grep -A2 '"encoder_layers": {' logs/again/config.json
+expect "a default stays a default" 0 '"source": "default"' grep -A2 '"iter_size": {' logs/again/config.json
+expect "no key differs" 0 '' eval \
+    "! '$PROG' --mode=diff logs/first logs/again --format=csv | grep '^config'"
+printf '{"base": "logs/first/config.json", "learning_rate": 0.3}' > fork.json
+expect "a record as a base" 0 '^encoder_layers  *= 2  *from logs/first/config.json' print fork.json
+sed '/"histogram_frequency": {/{n;s/: .*,/: 777,/};/"print_accuracy_of_old"/d' logs/first/config.json |
+    sed 's/"iter_size": {/"key_of_old": {"value": 5, "source": "default"}, "iter_size": {/' > old.json
+expect "a default that has changed counts" 0 '^log_device_placement\|^histogram_frequency  *= 777' print old.json
+expect "a key that only the old version had is left" 0 '^iter_size  *= 1 ' print old.json
+sed 's/"iter_size": {/"key_of_old": {"value": 5, "source": "x.json:3:4"}, "iter_size": {/' logs/first/config.json > older.json
+expect "unless it was set" 2 "unknown key 'key_of_old'" print older.json
+summary
