@@ -326,6 +326,40 @@ done:
     return st->code;
 }
 
+static rd_code transformer_decode(void *self, rd_tape *t, const rd_batch *b,
+                                  const rd_decode_config *c, rd_decoded *out, rd_status *st)
+{
+    transformer *m = self;
+    rd_arena *a = rd_tape_arena(t);
+    const rd_field *sf = rd_batch_field(b, "source");
+    rd_tf_rows source;
+    rd_token_sets sets;
+    int64_t *at;
+    int32_t *id;
+    if (b->n == 0) return RD_OK;
+    if (!sf) return rd_fail(st, RD_EBUG, "model transformer got a batch without source");
+    RD_TRY(side_rows(a, b, sf, 0, &source, st));
+    rd_var *x = rd_tf_embedding_apply(t, &m->source, &source, 0,
+                                      (const int32_t *)sf->data + sf->off[0]);
+    rd_var *memory = rd_tf_stack_apply(t, &m->encoder, &source, 0, x, NULL, NULL);
+    RD_TRY(rd_tape_check(t, st));
+    if (c->shortlist) {
+        RD_TRY(rd_shortlist_sets(c->shortlist, b->n, sf->data, sf->off, a, &at, &id, st));
+        sets = (rd_token_sets){at, id};
+    }
+    const rd_tf_decoder d = {.stack = &m->decoder,
+                             .embedding = &m->target,
+                             .output = m->output,
+                             .output_bias = m->output_bias,
+                             .n_classes = m->n_classes,
+                             .start = RD_SOS,
+                             .end = RD_EOS,
+                             .ps = m->ps};
+    RD_TRY(rd_tf_search(t, &d, memory, &source, &c->search, c->shortlist ? &sets : NULL, out, st));
+done:
+    return st->code;
+}
+
 /* Returns 2 operations for each multiply-add: those of every matrix element and token, and those of
  * attention scores and contexts. A causal mask halves the latter. Backward counts twice forward. */
 static double transformer_flops(void *self, const rd_batch *b)
@@ -390,11 +424,13 @@ static const rd_model_key sockeye_keys[] = {
                     .own = &group,                      \
                     .bars_unk = true,                   \
                     .keys = list,                       \
+                    .bars_unk = true,                   \
                     .default_dataset = "parallel_text", \
                     .usual_batch = 64,                  \
                     .create = transformer_create,       \
                     .destroy = transformer_destroy,     \
                     .loss = transformer_loss,           \
+                    .decode = transformer_decode,       \
                     .flops = transformer_flops}
 
 RD_MODEL_TRANSFORMER(transformer, "Transformer for translation; by default the sizes of base",

@@ -133,5 +133,28 @@ rd_var *rd_tf_stack_apply(rd_tape *t, const rd_tf_stack *s, const rd_tf_rows *ro
  * and in *of_memory of those that every row of the memory is. */
 double rd_tf_stack_elements(const rd_tf_stack *s, double *of_memory);
 
+/* ---- decoding ---- */
+/* A decoder with its output. */
+typedef struct rd_tf_decoder {
+    const rd_tf_stack *stack; /* causal, with a memory */
+    const rd_tf_embedding *embedding;
+    rd_param *output;      /* (V, d) */
+    rd_param *output_bias; /* (V); NULL: none */
+    int64_t n_classes;     /* number of tokens; output may have more rows */
+    int32_t start, end;    /* tokens */
+    rd_params *ps;
+} rd_tf_decoder;
+/* Decodes n sentences with rd_search. memory (M, d) holds the rows `of`. Sentence s has at most
+ * rd_search_limit(rules, of->len[s]) tokens. sets: the tokens of each sentence; NULL: all.
+ * out[n * rd_search_n_best(rules)]: memory of the tape's arena. The result of a sentence does not
+ * depend on the others. With a GPU, beam_width is at most RD_SEARCH_WIDEST, and sets is NULL: else
+ * RD_EUSAGE.
+ *
+ * Keys and values of the memory are computed once. Those of the tokens are kept: a step computes
+ * one row for each hypothesis. */
+rd_code rd_tf_search(rd_tape *t, const rd_tf_decoder *d, rd_var *memory, const rd_tf_rows *of,
+                     const rd_search_rules *rules, const rd_token_sets *sets, rd_hypothesis *out,
+                     rd_status *st);
+
 RD_C_END
 #endif

@@ -144,6 +144,25 @@ static const rd_search_kernels cpu_search = {0, 0, cpu_follow, cpu_best};
 static const rd_search_kernels *const search_kernels[RD_BACKENDS] = {
     [RD_CPU] = &cpu_search, [RD_GPU] = RD_GPU_ENTRY(&rd_cuda_search)};
 
+const rd_search_kernels *rd_search_kernels_of(const rd_backend *be)
+{
+    return search_kernels[rd_backend_kind_of(be)];
+}
+
+rd_code rd_search_kernels_check(const rd_backend *be, int64_t width, bool has_sets, rd_status *st)
+{
+    const rd_search_kernels *on = rd_search_kernels_of(be);
+    if (on->widest > 0 && width > on->widest)
+        return rd_fail(st, RD_EUSAGE,
+                       "beam_width %" PRId64 "; a GPU takes %" PRId64
+                       ": make it smaller, or set \"device\": \"cpu\"",
+                       width, on->widest);
+    if (has_sets && rd_backend_kind_of(be) != RD_CPU)
+        return rd_fail(st, RD_EUSAGE,
+                       "shortlist_file works on CPUs; remove it, or set \"device\": \"cpu\"");
+    return RD_OK;
+}
+
 /* Finds the best tokens of n rows. x: the factor of W_out. */
 static rd_code find_best(stepper *s, int64_t n, const float *x, const int64_t *sentence,
                          const rd_search_best *out, rd_status *st)
@@ -261,22 +280,14 @@ rd_code rd_decoder_search(rd_tape *t, rd_decoder *d, rd_params *ps, int64_t n, r
     stepper *s;
     int64_t *limit;
     RD_TRY(rd_tape_check(t, st));
-    const rd_search_kernels *on = search_kernels[rd_backend_kind_of(be)];
-    if (on->widest > 0 && width > on->widest)
-        return rd_fail(st, RD_EUSAGE,
-                       "beam_width %" PRId64 "; a GPU takes %" PRId64
-                       ": make it smaller, or set \"device\": \"cpu\"",
-                       width, on->widest);
-    if (sets && rd_backend_kind_of(be) != RD_CPU)
-        return rd_fail(st, RD_EUSAGE,
-                       "shortlist_file works on CPUs; remove it, or set \"device\": \"cpu\"");
+    RD_TRY(rd_search_kernels_check(be, width, sets != NULL, st));
     if (dev == a) { /* a second arena, because each step frees its scratch memory */
         RD_TRY(rd_arena_new((size_t)1 << 20, &own, st));
         scratch = own;
     }
     RD_TRY(rd_arena_zero(a, sizeof *s, &s, st));
     s->d = d;
-    s->on = on;
+    s->on = rd_search_kernels_of(be);
     s->first = first;
     s->len = len;
     s->emb = rd_tape_param(t, d->embedding);

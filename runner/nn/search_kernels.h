@@ -30,6 +30,10 @@ typedef struct rd_search_kernels {
                     float temperature, float *logits, rd_status *st);
 } rd_search_kernels;
 extern const rd_search_kernels rd_cuda_search;
+/* Returns the table of a backend. */
+const rd_search_kernels *rd_search_kernels_of(const rd_backend *be);
+/* Checks that the backend takes a beam_width, and sets of tokens if has_sets. RD_EUSAGE. */
+rd_code rd_search_kernels_check(const rd_backend *be, int64_t width, bool has_sets, rd_status *st);
 
 RD_C_END
 #endif

@@ -3,6 +3,7 @@
  * Every matrix is used in one product over all rows of the batch. Only attention knows sentences:
  * it gets the first row and the length of each. */
 #include "rd/transformer_layers.h"
+#include "transformer_blocks.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -161,10 +162,9 @@ done:
 }
 
 /* Returns x + drop(z); x NULL: drop(z). */
-static rd_var *tf_residual(rd_tape *t, const rd_tf_rows *rows, rd_dropout drop, uint64_t epoch,
-                           rd_var *x, rd_var *z)
+static rd_var *tf_residual(rd_tape *t, const rd_tf_rows *rows, rd_dropout drop, rd_var *x,
+                           rd_var *z)
 {
-    drop.epoch = epoch;
     const rd_residual r = {drop, rows->row_sample, rows->position};
     return rd_op_residual(t, &r, x, z);
 }
@@ -190,24 +190,26 @@ rd_var *rd_tf_embedding_apply(rd_tape *t, const rd_tf_embedding *e, const rd_tf_
                                           [RD_TF_POSITIONS_LEARNED] = RD_SINUSOID_NONE,
                                           [RD_TF_POSITIONS_NONE] = RD_SINUSOID_NONE};
     const rd_positions p = {layouts[e->positions], e->scale, rows->position};
+    rd_dropout table = e->drop_table, sum = e->drop_sum;
+    table.epoch = sum.epoch = epoch;
     rd_var *x = rd_op_embed(t, rd_tape_param(t, e->table), ids, rows->N);
-    if (e->drop_table.keep < 1.0f) x = tf_residual(t, rows, e->drop_table, epoch, NULL, x);
+    if (table.keep < 1.0f) x = tf_residual(t, rows, table, NULL, x);
     if (x && (p.layout != RD_SINUSOID_NONE || e->scale != 1.0f)) x = rd_op_positions(t, &p, x);
     if (e->places) {
-        const rd_residual sum = {.drop = {.keep = 1.0f}};
-        x = rd_op_residual(t, &sum, x, tf_places(t, e, rows));
+        const rd_residual plain = {.drop = {.keep = 1.0f}};
+        x = rd_op_residual(t, &plain, x, tf_places(t, e, rows));
     }
-    return tf_residual(t, rows, e->drop_sum, epoch, NULL, x);
+    return tf_residual(t, rows, sum, NULL, x);
 }
 
 /* ---- layers ---- */
 
-static rd_dropout tf_drop(const rd_tf_config *c, uint32_t site, double keep)
+static rd_dropout tf_drop(const rd_tf_config *c, uint32_t site, double keep, uint64_t epoch)
 {
-    return (rd_dropout){.seed = c->seed, .site = site, .keep = (float)keep};
+    return (rd_dropout){.seed = c->seed, .site = site, .epoch = epoch, .keep = (float)keep};
 }
 
-static rd_var *tf_norm(rd_tape *t, const rd_tf_config *c, const rd_tf_norm *n, rd_var *x)
+rd_var *rd_tf_norm_apply(rd_tape *t, const rd_tf_config *c, const rd_tf_norm *n, rd_var *x)
 {
     const rd_layer_norm a = {.eps = (float)c->eps};
     return rd_op_layer_norm(t, &a, x, rd_tape_param(t, n->gain), rd_tape_param(t, n->bias));
@@ -218,45 +220,70 @@ static rd_var *tf_linear(rd_tape *t, rd_var *x, rd_param *w, rd_param *b)
     return x ? rd_op_linear(t, x, rd_tape_param(t, w), rd_tape_param(t, b)) : NULL;
 }
 
+rd_attend rd_tf_heads(const rd_tf_config *c, int64_t k_at)
+{
+    const int64_t head = c->d / c->n_heads;
+    return (rd_attend){.n_heads = c->n_heads,
+                       .n_kv_heads = c->n_heads,
+                       .head = head,
+                       .k_at = k_at,
+                       .v_at = k_at + c->d,
+                       .scale = 1.0f / sqrtf((float)head),
+                       .drop = {.keep = 1.0f}};
+}
+
+rd_var *rd_tf_queries(rd_tape *t, const rd_tf_config *c, const rd_tf_attention *b, rd_var *x)
+{
+    return tf_linear(t, c->post_norm ? x : rd_tf_norm_apply(t, c, &b->norm, x), b->qkv,
+                     b->qkv_bias);
+}
+
+rd_var *rd_tf_memory_keys(rd_tape *t, const rd_tf_attention *b, rd_var *memory)
+{
+    return tf_linear(t, memory, b->kv, b->kv_bias);
+}
+
+/* Returns x + drop(z), or its norm. */
+static rd_var *tf_sum(rd_tape *t, const rd_tf_config *c, const rd_tf_norm *norm, uint32_t site,
+                      const rd_tf_rows *rows, uint64_t epoch, rd_var *x, rd_var *z)
+{
+    x = tf_residual(t, rows, tf_drop(c, site, c->keep_residual, epoch), x, z);
+    return c->post_norm ? rd_tf_norm_apply(t, c, norm, x) : x;
+}
+
+rd_var *rd_tf_attended(rd_tape *t, const rd_tf_config *c, const rd_tf_attention *b,
+                       const rd_tf_rows *rows, uint64_t epoch, rd_var *x, rd_var *y)
+{
+    return tf_sum(t, c, &b->norm, b->site_out, rows, epoch, x,
+                  tf_linear(t, y, b->out, b->out_bias));
+}
+
+rd_var *rd_tf_ff_apply(rd_tape *t, const rd_tf_config *c, const rd_tf_ff *b, const rd_tf_rows *rows,
+                       uint64_t epoch, rd_var *x)
+{
+    rd_var *y = c->post_norm ? x : rd_tf_norm_apply(t, c, &b->norm, x);
+    y = rd_op_activate(t, c->activation, tf_linear(t, y, b->w1, b->b1));
+    y = tf_residual(t, rows, tf_drop(c, b->site_inside, c->keep_ff, epoch), NULL, y);
+    return tf_sum(t, c, &b->norm, b->site_out, rows, epoch, x, tf_linear(t, y, b->w2, b->b2));
+}
+
 /* Records an attention block. memory NULL: self-attention. */
 static rd_var *tf_attention(rd_tape *t, const rd_tf_stack *s, const rd_tf_attention *b,
                             const rd_tf_rows *rows, uint64_t epoch, rd_var *x, rd_var *memory,
                             const rd_tf_rows *of)
 {
-    const rd_tf_config *c = &s->c;
-    const int64_t d = c->d;
-    rd_attend a = {.n_heads = c->n_heads,
-                   .n_kv_heads = c->n_heads,
-                   .head = d / c->n_heads,
-                   .k_at = memory ? 0 : d,
-                   .v_at = memory ? d : 2 * d,
-                   .scale = 1.0f / sqrtf((float)(d / c->n_heads)),
-                   .causal = s->causal && !memory,
-                   .n = rows->n,
-                   .q_first = rows->first,
-                   .q_len = rows->len,
-                   .k_first = of->first,
-                   .k_len = of->len,
-                   .sample = rows->sample,
-                   .drop = tf_drop(c, b->site_weights, c->keep_attention)};
-    a.drop.epoch = epoch;
-    rd_var *y = c->post_norm ? x : tf_norm(t, c, &b->norm, x);
-    y = tf_linear(t, y, b->qkv, b->qkv_bias);
-    y = rd_op_attend(t, &a, y, memory ? tf_linear(t, memory, b->kv, b->kv_bias) : y);
-    y = tf_linear(t, y, b->out, b->out_bias);
-    y = tf_residual(t, rows, tf_drop(c, b->site_out, c->keep_residual), epoch, x, y);
-    return c->post_norm ? tf_norm(t, c, &b->norm, y) : y;
-}
-
-static rd_var *tf_ff(rd_tape *t, const rd_tf_config *c, const rd_tf_ff *b, const rd_tf_rows *rows,
-                     uint64_t epoch, rd_var *x)
-{
-    rd_var *y = c->post_norm ? x : tf_norm(t, c, &b->norm, x);
-    y = rd_op_activate(t, c->activation, tf_linear(t, y, b->w1, b->b1));
-    y = tf_residual(t, rows, tf_drop(c, b->site_inside, c->keep_ff), epoch, NULL, y);
-    y = tf_linear(t, y, b->w2, b->b2);
-    y = tf_residual(t, rows, tf_drop(c, b->site_out, c->keep_residual), epoch, x, y);
-    return c->post_norm ? tf_norm(t, c, &b->norm, y) : y;
+    rd_attend a = rd_tf_heads(&s->c, memory ? 0 : s->c.d);
+    a.causal = s->causal && !memory;
+    a.n = rows->n;
+    a.q_first = rows->first;
+    a.q_len = rows->len;
+    a.k_first = of->first;
+    a.k_len = of->len;
+    a.sample = rows->sample;
+    a.drop = tf_drop(&s->c, b->site_weights, s->c.keep_attention, epoch);
+    rd_var *q = rd_tf_queries(t, &s->c, b, x);
+    rd_var *y = rd_op_attend(t, &a, q, memory ? rd_tf_memory_keys(t, b, memory) : q);
+    return rd_tf_attended(t, &s->c, b, rows, epoch, x, y);
 }
 
 rd_var *rd_tf_stack_apply(rd_tape *t, const rd_tf_stack *s, const rd_tf_rows *rows, uint64_t epoch,
@@ -266,9 +293,9 @@ rd_var *rd_tf_stack_apply(rd_tape *t, const rd_tf_stack *s, const rd_tf_rows *ro
         const rd_tf_layer *layer = &s->layer[l];
         x = tf_attention(t, s, &layer->self, rows, epoch, x, NULL, rows);
         if (layer->memory.out) x = tf_attention(t, s, &layer->memory, rows, epoch, x, memory, of);
-        x = tf_ff(t, &s->c, &layer->ff, rows, epoch, x);
+        x = rd_tf_ff_apply(t, &s->c, &layer->ff, rows, epoch, x);
     }
-    return s->last.gain ? tf_norm(t, &s->c, &s->last, x) : x;
+    return s->last.gain ? rd_tf_norm_apply(t, &s->c, &s->last, x) : x;
 }
 
 double rd_tf_stack_elements(const rd_tf_stack *s, double *of_memory)
