@@ -156,6 +156,7 @@ typedef struct rd_optim_config {
     const char *optimizer;
     double opt_momentum;
     double max_grad_norm, lars_nu, loss_scale, weight_decay;
+    double ema; /* 0: the optimizer keeps no average of the weights */
     bool has_max_grad_norm, has_lars_nu, has_loss_scale;
     bool weight_decay_all; /* decays RD_PARAM_NO_DECAY too; not for decoupled decay */
     bool has_own; /* `own` was read from a config; otherwise rd_optim_new fills in defaults */
@@ -235,6 +236,22 @@ rd_code rd_optim_new(const rd_optim_config *c, rd_params *p, int n_threads, rd_o
 void rd_optim_free(rd_optim *o); /* NULL is fine */
 /* Returns the definition of the optimizer in use. */
 const rd_optimizer_def *rd_optim_def(const rd_optim *o);
+
+/* Returns the number of slots, and the name of slot k in checkpoints: those of the definition, and
+ * "ema" as the last one if the config has ema. */
+int rd_optim_n_slots(const rd_optim *o);
+const char *rd_optim_slot_name(const rd_optim *o, int k);
+/* Returns the number in rd_params of the slot with the average of the weights; -1: none. Update t,
+ * from 0, moves the average by d (w - average), with
+ *     d = max(ema, 9 / (t + 10)),
+ * as Marian does: at first it follows the weights closely. */
+int rd_optim_ema_slot(const rd_optim *o);
+/* Begins the average with the present weights of the host's memory. */
+void rd_optim_start_ema(rd_optim *o);
+/* Exchanges the weights and their average. A second call undoes the first one. Between the two
+ * there is no rd_optim_step, rd_optim_checksums or save. Collective among the ranks of a host that
+ * share. Does nothing without an average. */
+rd_code rd_optim_swap_ema(rd_optim *o, rd_status *st);
 
 /* What rd_optim_step reports. The caller sets the fields marked "in". */
 typedef struct rd_optim_stats {

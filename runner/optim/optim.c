@@ -84,7 +84,9 @@ rd_code rd_optim_new(const rd_optim_config *c, rd_params *p, int n_threads, rd_o
         goto done;
     }
     o->first_slot = rd_params_n_slots(p);
-    RD_TRY(rd_params_slots(p, def->n_slots, st));
+    o->ema = c->ema > 0.0;
+    RD_TRY(rd_params_slots(p, rd_optim_n_slots(o), st));
+    rd_optim_start_ema(o);
     for (int k = 0; k < def->n_slots; k++) {
         const float first = def->slot_init ? (float)def->slot_init(&o->c.own, k) : 0.0f;
         float *x = rd_params_slot(p, o->first_slot + k);

@@ -115,6 +115,18 @@ static __global__ void decide(const rd_gpu_param *param, int n, double max_norm,
     out->finite = isfinite(total) && isfinite(state);
 }
 
+/* ---- the average of the weights ---- */
+
+/* Moves the average by a share of the way to the weights, unless the step is skipped. */
+static __global__ void follow_weights(const rd_gpu_outcome *outcome, int64_t n, const float *w,
+                                      float share, float *x)
+{
+    if (!outcome->finite) return;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;
+         i += (int64_t)gridDim.x * blockDim.x)
+        x[i] += share * (w[i] - x[i]);
+}
+
 /* ---- checksums ---- */
 
 static __device__ uint64_t optim_gpu_fold(uint64_t h, uint32_t v)
@@ -313,6 +325,13 @@ static rd_code optim_gpu_step(rd_optim *o, const rd_optim_job *job, rd_optim_sta
     RD_TRY_OR_RETURN(rd_params_sync_to_device(o->p, RD_VALUES | RD_GRADS | RD_SLOTS, st));
     RD_TRY_OR_RETURN(first_sweep(o, job->scale, job->weights, st));
     RD_TRY_OR_RETURN(second_sweep(o, job, st));
+    if (o->ema) {
+        const int64_t trained = rd_params_trained_span(o->p);
+        RD_TRY_OR_RETURN(RD_LAUNCH(d->gpu, st, follow_weights, rd_grid(trained, RD_BLOCK), RD_BLOCK,
+                                   0, d->outcome, trained, rd_params_device_values(o->p),
+                                   rd_optim_ema_share(o, job->t),
+                                   rd_params_device_slot(o->p, rd_optim_ema_slot(o))));
+    }
     RD_TRY_OR_RETURN(rd_gpu_download(d->gpu, d->back, d->outcome,
                                      stats->param_norm ? outcome_bytes(o) : sizeof *d->back, st));
     const double *g_sq = param_g_sq(d->back);

@@ -50,6 +50,9 @@ struct rd_optim {
     const rd_optimizer_def *def;
     rd_params *p;           /* borrowed */
     int first_slot;         /* number of the optimizer's first slot in p */
+    bool ema;               /* the slot after those of the definition has averages of the weights */
+    bool swapped;           /* that slot has the weights now; see rd_optim_swap_ema */
+    bool sums_held;         /* before that, o->sum described the weights */
     int n_threads;          /* number of threads of a sweep */
     bool trust;             /* LARS: each parameter has a factor */
     bool decay;             /* weight decay is on, and the gradient includes it */
@@ -91,6 +94,8 @@ static inline bool rd_optim_is_state(const rd_optim *o, int param)
 }
 /* Returns whether the gradient of a parameter gets weight decay. */
 bool rd_optim_decays(const rd_optim *o, int param);
+/* Returns the share of the way to the weights that update t, from 1, moves their average. */
+float rd_optim_ema_share(const rd_optim *o, int64_t t);
 /* Returns the decoupled weight decay of a parameter; 0: none. */
 double rd_optim_decoupled(const rd_optim *o, int param);
 /* Fills the norms of *stats after the first sweep, which has set grad_norm. Returns the factor of

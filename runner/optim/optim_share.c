@@ -114,11 +114,11 @@ rd_code rd_optim_share(rd_optim *o, rd_comm *c, char why[200], rd_status *st)
     const rd_world *w = rd_comm_world(c);
     const int64_t span = rd_params_span(o->p), trained = rd_params_trained_span(o->p);
     const int64_t slices = (span + SLICE - 1) / SLICE;
-    size_t bytes = 0, values_at, slot_at[3] = {0}, g_at, w_at, sum_at;
+    size_t bytes = 0, values_at, slot_at[4] = {0}, g_at, w_at, sum_at;
     why[0] = '\0';
     if (o->shared) return rd_fail(st, RD_EBUG, "weights are shared twice");
     bool fits = optim_share_put(&bytes, span, sizeof(float), &values_at);
-    for (int k = 0; k < o->def->n_slots; k++)
+    for (int k = 0; k < rd_optim_n_slots(o); k++)
         fits = fits && optim_share_put(&bytes, trained, sizeof(float), &slot_at[k]);
     fits = fits && optim_share_put(&bytes, o->norm.n, sizeof(double), &g_at) &&
            optim_share_put(&bytes, o->norm.n, sizeof(double), &w_at) &&
@@ -142,7 +142,7 @@ rd_code rd_optim_share(rd_optim *o, rd_comm *c, char why[200], rd_status *st)
     float *values = optim_share_place(o, values_at);
     copy_own(o, values, rd_params_values(o->p), span);
     rd_params_use_values(o->p, values);
-    for (int k = 0; k < o->def->n_slots; k++) {
+    for (int k = 0; k < rd_optim_n_slots(o); k++) {
         float *slot = optim_share_place(o, slot_at[k]);
         copy_own(o, slot, rd_params_slot(o->p, o->first_slot + k), trained);
         rd_params_use_slot(o->p, o->first_slot + k, slot);
@@ -156,7 +156,7 @@ void rd_optim_unshare(rd_optim *o)
 {
     if (!o->shared) return;
     rd_params_use_values(o->p, NULL); /* a read by mistake crashes */
-    for (int k = 0; k < o->def->n_slots; k++) rd_params_use_slot(o->p, o->first_slot + k, NULL);
+    for (int k = 0; k < rd_optim_n_slots(o); k++) rd_params_use_slot(o->p, o->first_slot + k, NULL);
     rd_comm_unshare(o->shared, o->shared_bytes);
     o->shared = NULL;
     o->g_sq = o->w_sq = NULL;

@@ -140,6 +140,12 @@ static void scale_gradient(float *g, int64_t n, float scale, float clip)
     for (int64_t i = 0; i < n; i++) g[i] = g[i] * scale * clip;
 }
 
+/* Moves the average of the weights by a share of the way to them. */
+static void follow_weights(float *restrict x, const float *restrict w, int64_t n, float share)
+{
+    for (int64_t i = 0; i < n; i++) x[i] += share * (w[i] - x[i]);
+}
+
 static void update_block(rd_optim *o, int64_t b, int thread, float scale, float clip, double lr,
                          int64_t t)
 {
@@ -171,6 +177,9 @@ static void update_block(rd_optim *o, int64_t b, int thread, float scale, float 
         update_rows(o->def, &u, k->n);
     else
         o->def->update(&u);
+    if (o->ema)
+        follow_weights(rd_params_slot(o->p, rd_optim_ema_slot(o)) + k->lo, w, k->n,
+                       rd_optim_ema_share(o, t));
 }
 
 /* Scales and clips the gradients of the other ranks' blocks, as update_block does for its own. */

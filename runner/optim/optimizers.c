@@ -48,6 +48,10 @@ static const rd_option rows[] = {
                 "value (32768 if not given): halved after a step that overflowed, doubled after "
                 "2000 steps in a row that did not",
                 RD_GIVEN(T, has_loss_scale)),
+    RD_OPT_REAL(T, ema, ema, "0.0", 0.0, 1.0,
+                "keeps an average of the weights beside them, and evaluation and inference use it: "
+                "update t, from 0, moves it by max(ema, 9 / (t + 10)) of the way to the weights, "
+                "as Marian's exponential smoothing. 1e-4 is usual; 0: none"),
     RD_OPT_END};
 
 const rd_option_group rd_group_optim = {"optimizer", "Optimizer, clipping, LARS", rows, sizeof(T)};

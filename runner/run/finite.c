@@ -27,7 +27,7 @@ bool finite_find_other(const rd_run *r, char name[320])
         (void)snprintf(name, 320, "%s", p->name);
         if (!all_finite(rd_params_values(ps) + p->offset, p->n)) return true;
         for (int k = 0; k < n_slots && !(p->flags & RD_PARAM_STATE); k++) {
-            (void)snprintf(name, 320, "%s/%s", p->name, rd_optim_def(r->optim)->slot_name[k]);
+            (void)snprintf(name, 320, "%s/%s", p->name, rd_optim_slot_name(r->optim, k));
             if (!all_finite(rd_params_slot(ps, k) + p->offset, p->n)) return true;
         }
     }

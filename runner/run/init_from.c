@@ -154,6 +154,7 @@ static rd_code init_root(rd_run *r, rd_status *st)
     } else {
         rd_info(r->log, "weights from %s, step %" PRId64 ": %d of %d; a new run begins at step 0",
                 c.path, c.step, rd_params_n(r->params) - n_missing, rd_params_n(r->params));
+        rd_optim_start_ema(r->optim);
         if (missing.n) rd_warn(r->log, "init_from: %s", rd_strbuf_str(&missing));
         if (n_unused) rd_warn(r->log, "init_from: %s", rd_strbuf_str(&unused));
     }

@@ -63,6 +63,7 @@ json_t *measure_of_best(const rd_run *r)
                           (int)f.higher_is_better, "evaluation data", data),
            *config = meaning_config(r);
     if (m) copy_keys(config, of_figure, m);
+    if (m && run_real(r, "ema", 0.0) > 0.0) (void)json_object_set_new(m, "ema", json_true());
     if (m && r->model->decode && run_flag(r, "eval_bleu", true)) {
         (void)json_object_set_new(m, "length_penalty",
                                   json_real(0.0)); /* unless the config has it */

@@ -181,7 +181,7 @@ rd_code run_save(rd_run *r, const char *prefix, int keep, rd_status *st)
         const rd_param *p = rd_params_at(ps, i);
         array_of(p, NULL, rd_params_values(ps), &a[n++]);
         for (int k = 0; k < n_slots && !(p->flags & RD_PARAM_STATE); k++)
-            array_of(p, rd_optim_def(r->optim)->slot_name[k], rd_params_slot(ps, k), &a[n++]);
+            array_of(p, rd_optim_slot_name(r->optim, k), rd_params_slot(ps, k), &a[n++]);
     }
     RD_TRY(device_check(r, st));
     (void)rd_ckpt_save(r->cli->logdir, prefix, r->progress.step, a, n, meta, keep, st);
@@ -319,28 +319,61 @@ static rd_code check_extra(const rd_run *r, const rd_ckpt *c, rd_status *st)
     return RD_OK;
 }
 
+/* Returns the average of a parameter; NULL: there is none. */
+static const rd_array *average_of(const rd_ckpt *c, const rd_param *p)
+{
+    char name[sizeof p->name + 8];
+    (void)snprintf(name, sizeof name, "%s/ema", p->name);
+    const rd_array *a = rd_npz_find(c->npz, name);
+    return a && strcmp(a->descr, "<f4") == 0 && a->bytes == (size_t)p->n * sizeof(float) ? a : NULL;
+}
+
+/* Copies the weights, or (not for a training) their averages where ema is set. */
 static rd_code copy_values(rd_run *r, const rd_ckpt *c, rd_status *st)
 {
+    const bool average = !r->optim && run_real(r, "ema", 0.0) > 0.0;
+    int n_averages = 0;
     RD_TRY(rd_params_sync_to_host(r->params, RD_VALUES, st));
     for (int i = 0; i < rd_params_n(r->params); i++) {
         const rd_param *p = rd_params_at(r->params, i);
-        const rd_array *a = rd_npz_find(c->npz, p->name);
+        const rd_array *a = rd_npz_find(c->npz, p->name), *mean = average ? average_of(c, p) : NULL;
         RD_TRY(resume_check_array(r, c, p, a, st));
-        memcpy(rd_params_values(r->params) + p->offset, a->data, (size_t)p->n * sizeof(float));
+        n_averages += mean != NULL;
+        memcpy(rd_params_values(r->params) + p->offset, (mean ? mean : a)->data,
+               (size_t)p->n * sizeof(float));
     }
+    if (average)
+        rd_info(r->log, n_averages > 0 ? "the averages of the weights are used (ema)"
+                                       : "the checkpoint has no averages of the weights (ema), so "
+                                         "the weights are used");
 done:
     return st->code;
+}
+
+/* Copies the averages of the weights; those that are missing begin with the weights. */
+static void copy_averages(rd_run *r, const rd_ckpt *c)
+{
+    const int k = rd_optim_ema_slot(r->optim);
+    if (k < 0) return;
+    rd_optim_start_ema(r->optim);
+    for (int i = 0; i < rd_params_n(r->params); i++) {
+        const rd_param *p = rd_params_at(r->params, i);
+        const rd_array *a = average_of(c, p);
+        if (a && !(p->flags & RD_PARAM_STATE))
+            memcpy(rd_params_slot(r->params, k) + p->offset, a->data, a->bytes);
+    }
 }
 
 static rd_code copy_slots(rd_run *r, const rd_ckpt *c, rd_status *st)
 {
     const rd_optimizer_def *o = rd_optim_def(r->optim);
     const json_t *was = json_object_get(meta_of(c), "optimizer");
+    if (rd_params_sync_to_host(r->params, RD_VALUES | RD_SLOTS, st) != RD_OK) return st->code;
+    copy_averages(r, c);
     if (r->config.reset_optimizer) {
         rd_info(r->log, "the optimizer's state starts anew (reset_optimizer)");
         return RD_OK;
     }
-    if (rd_params_sync_to_host(r->params, RD_SLOTS, st) != RD_OK) return st->code;
     bool fits = !json_is_string(was) ||
                 /* sgd has no slots that could be missing */
                 strcmp(json_string_value(was), o->name) == 0;

@@ -96,13 +96,27 @@ static void follow_evaluation(trainer *t, const eval_result *v, bool regular)
             at->step, at->patience.wait, RD_S(at->patience.wait), f.name, at->patience.best);
 }
 
+/* Evaluates the averages of the weights if there are any, else the weights. */
+static rd_code evaluate_average(rd_run *r, eval_result *v, rd_status *st)
+{
+    rd_status own = {.rank = -1};
+    RD_TRY(rd_optim_swap_ema(r->optim, st));
+    (void)run_evaluate(r, v, st);
+    /* After a failure that not all ranks know of, this rank ends the job. */
+    if ((st->code == RD_OK || st->code == RD_ESTOP || r->agreed) &&
+        rd_optim_swap_ema(r->optim, &own) != RD_OK)
+        *st = own;
+done:
+    return st->code;
+}
+
 rd_code train_evaluate(trainer *t, bool regular, bool *stop, rd_status *st)
 {
     rd_run *r = t->run;
     eval_result v = {0};
     char what[160];
     times_enter(r, TIMES_EVALUATE);
-    if (run_evaluate(r, &v, st) == RD_ESTOP) {
+    if (evaluate_average(r, &v, st) == RD_ESTOP) {
         *st = (rd_status){.rank = -1};
         r->agreed = false;
         r->progress.eval_due = regular;

@@ -104,6 +104,27 @@ static rd_optim_stats step(fixture *f, int64_t t, uint32_t seed, bool all, float
     return s;
 }
 
+/* The lowest parameter that a rank has found damaged. */
+static int found(fixture *f)
+{
+    rd_status st = {0};
+    uint64_t sums[8];
+    int damaged = -1;
+    CHECK(rd_optim_checksums(f->o, sums, &damaged, &st) == RD_OK);
+    double lowest = damaged < 0 ? 1e9 : damaged;
+    CHECK(rd_comm_min_f64(comm, &lowest, 1, &st) == RD_OK);
+    return lowest < 1e9 ? (int)lowest : -1;
+}
+
+static void flip(const fixture *f, int param, int64_t at)
+{
+    uint32_t bits;
+    float *w = rd_params_values(f->p) + rd_params_at(f->p, param)->offset + at;
+    memcpy(&bits, w, sizeof bits);
+    bits ^= 1u << 3;
+    memcpy(w, &bits, sizeof bits);
+}
+
 static void one_case(const char *optimizer, double clip, double lars_nu, double decay,
                      int n_threads)
 {
@@ -116,6 +137,7 @@ static void one_case(const char *optimizer, double clip, double lars_nu, double 
     c.lars_nu = lars_nu;
     c.has_lars_nu = lars_nu > 0.0;
     c.weight_decay = decay;
+    c.ema = n_threads == 1 ? 0.9 : 0.0;
     setup(&a, &c, 1, false);
     setup(&b, &c, n_threads, true);
     check_same(&a, &b);
@@ -141,6 +163,18 @@ static void one_case(const char *optimizer, double clip, double lars_nu, double 
     CHECK(rd_optim_checksums(a.o, of_a, &damaged_a, &st) == RD_OK && damaged_a == -1);
     CHECK(rd_optim_checksums(b.o, of_b, &damaged_b, &st) == RD_OK && damaged_b == -1);
     CHECK(memcmp(of_a, of_b, (size_t)rd_params_n(a.p) * sizeof *of_a) == 0);
+    for (int i = 0; i < 2; i++) { /* weights and their averages change places, and back */
+        CHECK(rd_optim_swap_ema(a.o, &st) == RD_OK && rd_optim_swap_ema(b.o, &st) == RD_OK);
+        check_same(&a, &b);
+    }
+    /* The checksums that guard the weights still hold: a change since the last update is found. */
+    const bool flips = world->host_index == 0 && rd_optim_is_shared(b.o);
+    double any = flips;
+    CHECK(rd_comm_max_f64(comm, &any, 1, &st) == RD_OK);
+    CHECK(rd_comm_barrier(comm, &st) == RD_OK);
+    if (flips && world->local_rank == 0) flip(&b, 0, 0);
+    CHECK(rd_comm_barrier(comm, &st) == RD_OK);
+    CHECK(found(&b) == (any > 0.0 ? 0 : -1));
     teardown(&a);
     teardown(&b);
 }
@@ -156,27 +190,6 @@ static void test_same_bytes(void **state)
     one_case("adam", 1.5, 0.0, 0.0, 2);
     one_case("adamw", 1.5, 0.0, 0.1, 2);
     one_case("adagrad", 0.0, 0.02, 0.0, 1);
-}
-
-/* The lowest parameter that a rank has found damaged. */
-static int found(fixture *f)
-{
-    rd_status st = {0};
-    uint64_t sums[8];
-    int damaged = -1;
-    CHECK(rd_optim_checksums(f->o, sums, &damaged, &st) == RD_OK);
-    double lowest = damaged < 0 ? 1e9 : damaged;
-    CHECK(rd_comm_min_f64(comm, &lowest, 1, &st) == RD_OK);
-    return lowest < 1e9 ? (int)lowest : -1;
-}
-
-static void flip(const fixture *f, int param, int64_t at)
-{
-    uint32_t bits;
-    float *w = rd_params_values(f->p) + rd_params_at(f->p, param)->offset + at;
-    memcpy(&bits, w, sizeof bits);
-    bits ^= 1u << 3;
-    memcpy(w, &bits, sizeof bits);
 }
 
 static void test_flipped_bit(void **state)

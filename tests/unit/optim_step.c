@@ -586,6 +586,76 @@ static void test_adamw_first_step(void **state)
     teardown(&f);
 }
 
+/* The average of the weights moves by max(ema, 9 / (t + 10)) of the way, t from 0, also in rows
+ * without a gradient. A skipped step moves nothing. Two exchanges change nothing. */
+static void test_ema(void **state)
+{
+    static const double emas[] = {0.02, 0.7};
+    for (int k = 0; k < 2; k++) {
+        fixture f;
+        setup(&f, *state, 2, 0, 0, 0);
+        rd_optim_free(f.o);
+        fill(&f, rd_params_values(f.p), 5, false);
+        test_written(f.p);
+        f.c.ema = emas[k];
+        must_do(rd_optim_new(&f.c, f.p, 2, &f.o, &f.st), &f.st);
+        const int slot = rd_optim_ema_slot(f.o), n = rd_optim_n_slots(f.o);
+        assert_int_equal(slot, rd_params_n_slots(f.p) - 1);
+        assert_int_equal(n, rd_optim_def(f.o)->n_slots + 1);
+        assert_string_equal(rd_optim_slot_name(f.o, n - 1), "ema");
+        if (n > 1) assert_string_equal(rd_optim_slot_name(f.o, 0), rd_optim_def(f.o)->slot_name[0]);
+        const int64_t span = rd_params_span(f.p);
+        double *want = malloc((size_t)span * sizeof *want);
+        assert_non_null(want);
+        for (int64_t i = 0; i < span; i++) want[i] = (double)rd_params_values(f.p)[i];
+        int64_t t = 0;
+        for (uint32_t s = 0; s < 9; s++) {
+            fill(&f, rd_params_grads(f.p), 10 + s, true);
+            if (s == 4) rd_params_grads(f.p)[rd_params_at(f.p, 0)->offset + 3] = INFINITY;
+            const rd_optim_stats done = step(&f, t + 1, 1.0);
+            assert_int_equal(done.finite, s != 4);
+            const double share = fmax(emas[k], 9.0 / ((double)t + 10.0));
+            for (int64_t i = 0; i < span && done.finite; i++)
+                want[i] += share * ((double)rd_params_values(f.p)[i] - want[i]);
+            t += done.finite;
+            for (int64_t i = 0; i < span; i++) {
+                const double gap = fabs((double)rd_params_slot(f.p, slot)[i] - want[i]);
+                if (gap > 2e-6) fail_msg("element %d is off by %g", (int)i, gap);
+            }
+        }
+        float *w = malloc(span_bytes(&f)), *x = malloc(span_bytes(&f));
+        memcpy(w, rd_params_values(f.p), span_bytes(&f));
+        memcpy(x, rd_params_slot(f.p, slot), span_bytes(&f));
+        assert_memory_not_equal(w, x, span_bytes(&f));
+        must_do(rd_optim_swap_ema(f.o, &f.st), &f.st);
+        test_fetch(f.p);
+        assert_memory_equal(rd_params_values(f.p), x, span_bytes(&f));
+        assert_memory_equal(rd_params_slot(f.p, slot), w, span_bytes(&f));
+        must_do(rd_optim_swap_ema(f.o, &f.st), &f.st);
+        test_fetch(f.p);
+        assert_memory_equal(rd_params_values(f.p), w, span_bytes(&f));
+        assert_memory_equal(rd_params_slot(f.p, slot), x, span_bytes(&f));
+        free(w);
+        free(x);
+        free(want);
+        teardown(&f);
+    }
+}
+
+/* Without the key there is no slot and nothing to exchange. */
+static void test_no_ema(void **state)
+{
+    fixture f;
+    (void)state;
+    setup(&f, "adam", 1, 0, 0, 0);
+    assert_int_equal(rd_optim_ema_slot(f.o), -1);
+    assert_int_equal(rd_optim_n_slots(f.o), 2);
+    const uint64_t version = rd_params_version(f.p);
+    must_do(rd_optim_swap_ema(f.o, &f.st), &f.st);
+    assert_true(rd_params_version(f.p) == version);
+    teardown(&f);
+}
+
 #define ONE(fn, optimizer) TEST_NAMED(#fn " " optimizer, fn, optimizer)
 #define EACH(fn)                                                                                   \
     ONE(fn, "sgd"), ONE(fn, "momentum"), ONE(fn, "adam"), ONE(fn, "adagrad"), ONE(fn, "nesterov"), \
@@ -595,4 +665,4 @@ RD_TESTS("optim_step", EACH(test_not_finite), EACH(test_threads), EACH(test_zero
          EACH(test_cuts), TEST(test_norms), TEST(test_lars_keeps_gradients),
          TEST(test_adam_first_step), EACH(test_state), TEST(test_weight_decay),
          TEST(test_decoupled), TEST(test_adamw_first_step), TEST(test_exclusions),
-         TEST(test_checksums), TEST(test_registry))
+         TEST(test_checksums), EACH(test_ema), TEST(test_no_ema), TEST(test_registry))
