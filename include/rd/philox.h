@@ -16,7 +16,14 @@ typedef struct rd_key {
     uint32_t k[2];
 } rd_key;
 
-enum { RD_RNG_INIT = 1, RD_RNG_ORDER = 2, RD_RNG_DROPOUT = 3, RD_RNG_AUGMENT = 4, RD_RNG_TEST = 5 };
+enum {
+    RD_RNG_INIT = 1,
+    RD_RNG_ORDER = 2,
+    RD_RNG_DROPOUT = 3,
+    RD_RNG_AUGMENT = 4,
+    RD_RNG_TEST = 5,
+    RD_RNG_SAMPLE = 6
+};
 
 /* Returns the key of one stream: a hash (SplitMix64) of the seed, the purpose and two more numbers,
  * for example the site and the epoch. */

@@ -12,7 +12,11 @@
 RD_C_BEGIN
 
 /* Values of the key decoder_type. */
-typedef enum rd_decoder_type { RD_DECODER_GREEDY, RD_DECODER_BEAM_SEARCH } rd_decoder_type;
+typedef enum rd_decoder_type {
+    RD_DECODER_GREEDY,
+    RD_DECODER_BEAM_SEARCH,
+    RD_DECODER_SAMPLING
+} rd_decoder_type;
 
 /* Whose search it is. P: the log probability of the tokens so far, the end token included once the
  * hypothesis has it. n: number of tokens, the end token included. W: beam_width. a, b:
@@ -48,6 +52,18 @@ enum {
     RD_MOST_BARRED = 4
 };
 
+/* How to draw tokens. The probabilities are those of logits / temperature. Only the top_k most
+ * probable tokens stay (0: all), and all that are as probable as the last of them. Of these the
+ * fewest stay whose probabilities add up to top_p. Tokens are in the order of falling probability,
+ * then rising id. */
+typedef struct rd_sampling {
+    double temperature; /* 0: the most probable token */
+    int64_t top_k;
+    double top_p; /* 1: all */
+    uint64_t seed;
+    int64_t before; /* number of sentences before the first one of the data */
+} rd_sampling;
+
 /* How to search. All zero: greedy search of OpenSeq2Seq. */
 typedef struct rd_search_rules {
     int64_t beam_width; /* 0 and 1: greedy */
@@ -63,6 +79,11 @@ typedef struct rd_search_rules {
     int n_barred;
     /* The scores are not needed: greedy search may compare logits, and scores are 0. */
     bool unscored;
+    /* Draw tokens; beam_width is then 1. The number that decides token t of a sentence is a
+     * function of (seed, before + number of the sentence, t). */
+    bool samples;
+    rd_sampling sampling;
+    const int64_t *number; /* [n] number of each sentence of the batch; NULL: 0, 1, ... */
 } rd_search_rules;
 
 /* Values of the key output_format. */
@@ -73,10 +94,11 @@ typedef struct rd_search_keys {
     rd_decoder_type decoder_type;
     rd_length_form length_penalty_type;
     int64_t beam_width, min_length, max_length_offset;
-    int64_t nbest, shortlist_k;
+    int64_t nbest, shortlist_k, sampling_top_k;
     const char *shortlist_file; /* NULL or "": none */
     rd_output_format output_format;
     double length_penalty, length_penalty_const, max_length_factor;
+    double sampling_temperature, sampling_top_p;
     bool has_length_penalty, has_length_penalty_const, bar_unk, has_bar_unk, has_output_format;
 } rd_search_keys;
 extern const rd_option_group rd_group_search;
@@ -92,6 +114,15 @@ int64_t rd_search_limit(const rd_search_rules *r, int64_t n);
 /* Returns how many tokens a step finds for each row, of V tokens. */
 int64_t rd_search_best_n(const rd_search_rules *r, int64_t V);
 
+/* How a step draws the tokens of its rows, on a CPU. */
+typedef struct rd_search_draw {
+    const rd_sampling *rules;
+    const double *u;     /* [rows] uniform in [0, 1) */
+    const bool *may_end; /* [rows] the end token may be drawn */
+    int32_t *scratch;    /* [rows, stride] */
+    int64_t stride;      /* at least the number of tokens */
+} rd_search_draw;
+
 /* What a step finds for each of its rows: the n best tokens, the end token and barred ones left
  * out, and the log probability of the end token. */
 typedef struct rd_search_best {
@@ -105,6 +136,8 @@ typedef struct rd_search_best {
     int n_barred;
     /* Logits may stand in place of log probabilities: only their order in a row counts. */
     bool order_only;
+    /* The first token is drawn, and may be the end token; there are no others. NULL: none is. */
+    const rd_search_draw *draw;
 } rd_search_best;
 /* Fills rows [first, first + n) of out from their logits [n, V]. Destroys the logits. */
 void rd_search_best_rows(const rd_search_best *out, int64_t first, int64_t n, int64_t V,
@@ -115,6 +148,11 @@ typedef struct rd_token_sets {
     const int64_t *at;
     const int32_t *id;
 } rd_token_sets;
+
+/* Draws a token of n by log probabilities or logits x[0, n). -INFINITY: the token cannot be drawn.
+ * -1: there is none. u: uniform in [0, 1). scratch: [n]. */
+int32_t rd_search_sample(const rd_sampling *r, int64_t n, const float *x, double u,
+                         int32_t *scratch);
 
 /* Computes one step of n hypotheses and fills rows [0, n) of out. Row i continues row parent[i] of
  * the previous call, for sentence sentence[i], with token ids[i]. The first call ignores parent.

@@ -13,6 +13,7 @@
  * 2^-24 apart. A sum in double keeps this difference while the log probability of the sentence is
  * above -2^24. */
 #include "rd/search.h"
+#include "rd/philox.h"
 #include "rd/vecmath.h"
 #include <math.h>
 #include <stdlib.h>
@@ -94,6 +95,23 @@ static bool left_out(const rd_search_best *out, int32_t v)
     return found;
 }
 
+/* Draws the token of a row. The barred ones cannot be drawn. */
+static void draw_of_row(const rd_search_best *out, int64_t row, int64_t V, float *x, float lse)
+{
+    const rd_search_draw *d = out->draw;
+    float *logp = out->logp + row * out->n;
+    int32_t *id = out->id + row * out->n;
+    for (int64_t i = 0; i < out->n; i++) {
+        logp[i] = -INFINITY;
+        id[i] = -1;
+    }
+    for (int i = 0; i < out->n_barred; i++) x[out->barred[i]] = -INFINITY;
+    if (!d->may_end[row]) x[out->end] = -INFINITY;
+    if (out->n == 0 || lse != lse) return;
+    id[0] = rd_search_sample(d->rules, V, x, d->u[row], d->scratch + row * d->stride);
+    if (id[0] >= 0) logp[0] = x[id[0]] - lse;
+}
+
 static void best_of_row(const rd_search_best *out, int64_t row, int64_t V, float *restrict x)
 {
     float *logp = out->logp + row * out->n;
@@ -101,6 +119,10 @@ static void best_of_row(const rd_search_best *out, int64_t row, int64_t V, float
     const float lse = out->order_only ? zero_or_nan(V, x) : log_sum_exp(V, x);
     const bool fine = lse == lse; /* false: the whole row becomes -INFINITY */
     out->end_logp[row] = fine ? x[out->end] - lse : -INFINITY;
+    if (out->draw) {
+        draw_of_row(out, row, V, x, lse);
+        return;
+    }
     x[out->end] = -INFINITY;
     for (int i = 0; i < out->n_barred; i++) x[out->barred[i]] = -INFINITY;
     for (int64_t i = 0; i < out->n; i++) {
@@ -144,7 +166,7 @@ int64_t rd_search_limit(const rd_search_rules *r, int64_t n)
 
 static int64_t width_of(const rd_search_rules *r)
 {
-    return r->beam_width < 1 ? 1 : r->beam_width;
+    return r->beam_width < 1 || r->samples ? 1 : r->beam_width;
 }
 
 int64_t rd_search_best_n(const rd_search_rules *r, int64_t V)
@@ -216,6 +238,9 @@ typedef struct search {
     bool order_only;
     node *nodes;
     int64_t n_nodes, cap_nodes;
+    rd_search_draw draw;
+    double *u;
+    bool *may_end;
     candidate *words, *ends; /* scratch, [W] each */
     beam *next;              /* scratch, [W] */
 } search;
@@ -292,6 +317,27 @@ static rd_code extend_beam(search *s, searched *q, const rd_search_best *rows, r
     memcpy(q->b, s->next, (size_t)kept * sizeof *q->b);
     q->n = kept;
     q->ended = unfinished == 0;
+done:
+    return st->code;
+}
+
+/* Does extend_beam's work for a hypothesis whose next token is drawn. */
+static rd_code extend_drawn(search *s, searched *q, const rd_search_best *rows, rd_status *st)
+{
+    beam *b = &q->b[0];
+    const int64_t at = b->row * rows->n;
+    const bool words = takes_words(s, q) && rows->n > 0 && rows->id[at] >= 0;
+    const int32_t id = words ? rows->id[at] : s->end;
+    b->logp += (double)(words ? rows->logp[at] : rows->end_logp[b->row]);
+    if (id == s->end) {
+        b->finished = q->ended = true;
+    } else {
+        RD_TRY(add_node(s, b->last, id, &b->last, st));
+        b->length++;
+    }
+    b->score = s->rules->form == RD_LENGTH_OPENSEQ2SEQ || b->finished
+                   ? score_of(s, b->logp, b->length)
+                   : b->logp;
 done:
     return st->code;
 }
@@ -406,6 +452,31 @@ static bool is_searched(const search *s, const searched *q)
     return !q->ended && (s->t < q->limit || s->rules->form != RD_LENGTH_OPENSEQ2SEQ);
 }
 
+/* Returns a number in [0, 1) that depends on the sentence and the position alone. */
+static double uniform_of(const rd_search_rules *r, int64_t sentence, int64_t t)
+{
+    const uint64_t n = (uint64_t)((r->number ? r->number[sentence] : sentence) +
+                                  r->sampling.before);
+    const uint32_t at[4] = {(uint32_t)t, (uint32_t)n, (uint32_t)(n >> 32), 0};
+    uint32_t bits[4];
+    rd_philox(at, rd_key_make(r->sampling.seed, RD_RNG_SAMPLE, 0, 0), bits);
+    return ((double)(bits[0] >> 5) * 67108864.0 + (double)(bits[1] >> 6)) / 9007199254740992.0;
+}
+
+/* Allocates what drawing needs. */
+static rd_code prepare_draw(search *s, int64_t most, int64_t V, rd_search_best *found,
+                            rd_status *st)
+{
+    RD_TRY(rd_arena_get(s->a, (size_t)(most + 1) * sizeof *s->u, &s->u, st));
+    RD_TRY(rd_arena_get(s->a, (size_t)(most + 1) * sizeof *s->may_end, &s->may_end, st));
+    s->draw = (rd_search_draw){
+        .rules = &s->rules->sampling, .u = s->u, .may_end = s->may_end, .stride = V};
+    RD_TRY(rd_arena_get(s->a, (size_t)(most * V + 1) * sizeof(int32_t), &s->draw.scratch, st));
+    found->draw = &s->draw;
+done:
+    return st->code;
+}
+
 rd_code rd_search(rd_arena *a, int64_t n_sentences, const int64_t *limit, int64_t V, int32_t start,
                   int32_t end, const rd_search_rules *rules, rd_search_step *step, void *ctx,
                   rd_hypothesis *out, rd_status *st)
@@ -434,6 +505,7 @@ rd_code rd_search(rd_arena *a, int64_t n_sentences, const int64_t *limit, int64_
     RD_TRY(rd_arena_get(a, (size_t)(most * found.n + 1) * sizeof(int32_t), &found.id, st));
     RD_TRY(rd_arena_get(a, (size_t)(most * found.n + 1) * sizeof(float), &found.logp, st));
     RD_TRY(rd_arena_get(a, (size_t)(most + 1) * sizeof(float), &found.end_logp, st));
+    if (rules->samples) RD_TRY(prepare_draw(&s, most, V, &found, st));
     for (int64_t i = 0; i < n_sentences; i++) { /* the first hypothesis is empty */
         of[i] = (searched){.b = b + 2 * i * s.W,
                            .list = b + (2 * i + 1) * s.W,
@@ -454,6 +526,10 @@ rd_code rd_search(rd_arena *a, int64_t n_sentences, const int64_t *limit, int64_
                 parent[rows] = h->row;
                 sentence[rows] = i;
                 ids[rows] = h->last < 0 ? start : s.nodes[h->last].id;
+                if (rules->samples) {
+                    s.u[rows] = uniform_of(rules, i, s.t);
+                    s.may_end[rows] = takes_end(&s, &of[i]);
+                }
                 h->row = rows++;
                 if (s.order_only) h->logp = 0.0;
             }
@@ -463,7 +539,9 @@ rd_code rd_search(rd_arena *a, int64_t n_sentences, const int64_t *limit, int64_
             if (found.end_logp[i] == -INFINITY) of[sentence[i]].odd = true;
         for (int64_t i = 0; i < n_sentences; i++)
             if (is_searched(&s, &of[i]))
-                RD_TRY((has_list(rules) ? extend_list : extend_beam)(&s, &of[i], &found, st));
+                RD_TRY((rules->samples    ? extend_drawn
+                        : has_list(rules) ? extend_list
+                                          : extend_beam)(&s, &of[i], &found, st));
     }
     for (int64_t i = 0; i < n_sentences; i++)
         RD_TRY(search_results(&s, &of[i], out + i * rd_search_n_best(rules), st));

@@ -143,6 +143,9 @@ static rd_code launch_best(rd_backend *be, const rd_search_best *out, int64_t fi
                            int64_t V, float temperature, float *logits, rd_status *st)
 {
     rd_gpu *g = rd_gpu_of(be);
+    if (out->draw)
+        return rd_fail(st, RD_EUSAGE,
+                       "decoder_type sampling works on CPUs; set \"device\": \"cpu\"");
     best_rows r = {};
     r.V = V;
     r.n = out->n;

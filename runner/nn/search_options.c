@@ -2,8 +2,10 @@
 #include "rd/search.h"
 #include <inttypes.h>
 
-static const char *const decoder_types[] = {
-    [RD_DECODER_GREEDY] = "greedy", [RD_DECODER_BEAM_SEARCH] = "beam_search", NULL};
+static const char *const decoder_types[] = {[RD_DECODER_GREEDY] = "greedy",
+                                            [RD_DECODER_BEAM_SEARCH] = "beam_search",
+                                            [RD_DECODER_SAMPLING] = "sampling",
+                                            NULL};
 static const char *const forms[] = {[RD_LENGTH_OPENSEQ2SEQ] = "openseq2seq",
                                     [RD_LENGTH_SOCKEYE] = "sockeye",
                                     [RD_LENGTH_GNMT] = "gnmt",
@@ -16,7 +18,7 @@ static const char *const formats[] = {
 #define T rd_search_keys
 static const rd_option rows[] = {
     RD_OPT_ENUM(T, decoder_type, decoder_type, "\"greedy\"", decoder_types,
-                "beam_search: beam search in eval and infer mode; any other word: greedy",
+                "beam_search, sampling: in eval and infer mode; any other word: greedy",
                 RD_OTHER_WORDS),
     RD_OPT_INT(T, beam_width, beam_width, "1", 1, 1000, "number of hypotheses of beam search"),
     RD_OPT_ENUM(T, length_penalty_type, length_penalty_type, "\"openseq2seq\"", forms,
@@ -43,6 +45,14 @@ static const rd_option rows[] = {
                 "decoding never chooses the unknown word, the start token or padding. Default: "
                 "true, but false for seq2seq, as in OpenSeq2Seq",
                 RD_GIVEN(T, has_bar_unk)),
+    RD_OPT_REAL(T, sampling_temperature, sampling_temperature, "1", 0, 1000,
+                "decoder_type sampling draws tokens by the probabilities of logits / "
+                "sampling_temperature, with --seed. 0: the most probable token"),
+    RD_OPT_INT(T, sampling_top_k, sampling_top_k, "0", 0, 1 << 24,
+               "sampling draws one of the top_k most probable tokens; 0: of all"),
+    RD_OPT_REAL(T, sampling_top_p, sampling_top_p, "1", 0, 1,
+                "sampling draws one of the fewest most probable tokens whose probabilities add up "
+                "to top_p"),
     RD_OPT_PATH(T, shortlist_file, shortlist_file, NULL,
                 "a lexicon: lines of source word, TAB, target word, TAB, probability or its "
                 "logarithm. Decoding chooses among the target words of a sentence's source words, "
@@ -83,7 +93,11 @@ rd_code rd_search_rules_of(const rd_search_keys *k, bool bars_unk, rd_search_rul
                                                                          : 0.0,
                              .min_length = k->min_length,
                              .max_length_factor = k->max_length_factor,
-                             .max_length_offset = k->max_length_offset};
+                             .max_length_offset = k->max_length_offset,
+                             .samples = k->decoder_type == RD_DECODER_SAMPLING,
+                             .sampling = {.temperature = k->sampling_temperature,
+                                          .top_k = k->sampling_top_k,
+                                          .top_p = k->sampling_top_p}};
     if (form == RD_LENGTH_OPENSEQ2SEQ && !beam) out->length_penalty = 0.0;
     if (k->has_bar_unk ? k->bar_unk : bars_unk)
         for (int i = 0; i < 3; i++)

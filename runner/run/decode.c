@@ -56,6 +56,7 @@ rd_code decode_config(rd_run *r, const rd_dataset *d, rd_decode_config *out, rd_
     if (!infer && keys->length_penalty_type == RD_LENGTH_OPENSEQ2SEQ)
         out->search.length_penalty = 0.0; /* as the original did */
     if (!keys->has_output_format && keys->nbest > 1) keys->output_format = RD_FORMAT_NBEST;
+    out->search.sampling.seed = r->seed;
     out->search.unscored = !infer || keys->output_format == RD_FORMAT_TEXT;
     if (keys->shortlist_file && keys->shortlist_file[0] && !r->shortlist)
         RD_TRY(decode_shortlist(r, d, keys, st));
@@ -172,8 +173,10 @@ rd_code decode_one(rd_run *r, const rd_batch *b, const rd_decode_config *c, deco
     const int64_t n_best = rd_search_n_best(&c->search);
     rd_tape_reset(t, false, false);
     RD_TRY(rd_arena_zero(rd_tape_arena(t), (size_t)(b->n * n_best + 1) * sizeof *out, &out, st));
+    rd_decode_config own = *c;
+    own.search.number = b->sample;
     if (r->model->decode)
-        (void)r->model->decode(r->model_self, t, b, c, out, st);
+        (void)r->model->decode(r->model_self, t, b, &own, out, st);
     else
         (void)classify(r, b, out, st);
     (void)rd_tape_check(t, st);

@@ -286,6 +286,7 @@ static rd_code translate_chunk(rd_run *r, infer_job *job, int64_t first, int64_t
         batches.begin = job->begin;
     }
     c.n_all = batches.n;
+    job->decode.search.sampling.before = before;
     c.best = malloc((size_t)rd_search_n_best(&job->decode.search) * sizeof *c.best);
     if (!c.best)
         rd_fail(st, RD_EENV, "out of memory for decoded sentences");
