@@ -12,22 +12,23 @@ infer() { # np, arguments
 }
 expect "training" 0 "" ranks 1 "$PROG" --config_file=toy.json --logdir=one --max_steps=120
 
-greedy="--set decoder_type=greedy"
-original="--beam_width=4 --set length_penalty=1.0 --nbest=3 --output_format=json"
-sockeye="--beam_width=4 --set length_penalty_type=sockeye --nbest=4"
-gnmt="--beam_width=4 --set length_penalty_type=gnmt --nbest=2 --output_format=json"
-marian="--beam_width=4 --set length_penalty_type=marian --set length_penalty=0.6 --set bar_unk=true"
-fairseq="--beam_width=4 --set length_penalty_type=fairseq --nbest=4 --set min_length=3"
+declare -A args
+args[greedy]="--set decoder_type=greedy"
+args[original]="--beam_width=4 --set length_penalty=1.0 --nbest=3 --output_format=json"
+args[sockeye]="--beam_width=4 --set length_penalty_type=sockeye --nbest=4"
+args[gnmt]="--beam_width=4 --set length_penalty_type=gnmt --nbest=2 --output_format=json"
+args[marian]="--beam_width=4 --set length_penalty_type=marian --set length_penalty=0.6 --set bar_unk=true"
+args[fairseq]="--beam_width=4 --set length_penalty_type=fairseq --nbest=4 --set min_length=3"
 awk 'BEGIN { for (i = 97; i < 103; i++) printf "%c\t%c\t-0.5\n", i, i; print "q\ta\t-1" }' > same.lex
 for s in a b c d e f; do for t in a b c d e f; do printf '%s\t%s\t0.1\n' $s $t; done; done > all.lex
-short="--beam_width=3 --set shortlist_file=same.lex --set length_penalty_type=gnmt --output_format=json"
-drawn="--set decoder_type=sampling --set sampling_top_p=0.9 --set sampling_top_k=5 --seed=7 --output_format=json"
+args[short]="--beam_width=3 --set shortlist_file=same.lex --set length_penalty_type=gnmt --output_format=json"
+args[drawn]="--set decoder_type=sampling --set sampling_top_p=0.9 --set sampling_top_k=5 --seed=7 --output_format=json"
 for name in greedy original sockeye gnmt marian fairseq short drawn; do
-    # shellcheck disable=SC2086 # $name holds the name of several words
+    # shellcheck disable=SC2086 # several words
     {
-        infer 1 ${!name} > $name.want
-        infer 1 ${!name} --set infer_batch_size=7 --set threads=2 > $name.1
-        infer 3 ${!name} --set infer_batch_size=5 > $name.2
+        infer 1 ${args[$name]} > $name.want
+        infer 1 ${args[$name]} --set infer_batch_size=7 --set threads=2 > $name.1
+        infer 3 ${args[$name]} --set infer_batch_size=5 > $name.2
     }
     expect "$name: there is output" 0 "a" cat $name.want
     for i in 1 2; do expect "$name: the same bytes ($i)" 0 "" cmp $name.want $name.$i; done
@@ -35,9 +36,9 @@ done
 for name in greedy original drawn; do
     # shellcheck disable=SC2086
     {
-        infer 1 ${!name} --set infer_batch_size=1 > $name.3
-        infer 2 ${!name} --set infer_batch_tokens=40 > $name.4
-        infer 1 ${!name} --input=- < in.txt > $name.5
+        infer 1 ${args[$name]} --set infer_batch_size=1 > $name.3
+        infer 2 ${args[$name]} --set infer_batch_tokens=40 > $name.4
+        infer 1 ${args[$name]} --input=- < in.txt > $name.5
     }
     for i in 3 4 5; do expect "$name: the same bytes ($i)" 0 "" cmp $name.want $name.$i; done
 done
@@ -46,18 +47,19 @@ for a in greedy original sockeye gnmt marian short drawn; do
 done
 
 # shellcheck disable=SC2086
-infer 1 $drawn --seed=8 > other.txt
+infer 1 ${args[drawn]} --seed=8 > other.txt
 expect "another seed draws another text" 1 "" cmp -s drawn.want other.txt
 # shellcheck disable=SC2086
-infer 1 $drawn --output_format=text --set sampling_temperature=0 > cold.txt
+infer 1 ${args[drawn]} --output_format=text --set sampling_temperature=0 > cold.txt
 expect "temperature 0 is greedy" 0 "" cmp greedy.want cold.txt
 
 # The best of a list is the text, the numbers count lines from 0, and scores fall.
 # shellcheck disable=SC2086
-infer 1 $sockeye --nbest=1 --output_format=text > text.txt
+infer 1 ${args[sockeye]} --nbest=1 --output_format=text > text.txt
 expect "an empty line is an empty line" 0 "^$(grep -n '^$' in.txt | tr '\n' ' ')$" sh -c "grep -n '^$' text.txt | tr '\n' ' '"
 awk -F ' [|][|][|] ' '!($1 in seen) { seen[$1] = 1; print $2 }' sockeye.want > first.txt
 expect "the first of each list" 0 "" cmp text.txt first.txt
+# shellcheck disable=SC2016 # awk's fields
 expect "numbers and scores" 0 "^64 lines, 0 wrong, at most 4$" awk -F ' [|][|][|] ' '
     NF != 3 || $3 !~ /^-?[0-9]+[.][0-9][0-9][0-9][0-9]$/ { wrong++ }
     NR > 1 && $1 == at && $3 + 0 > score { wrong++ }
@@ -84,7 +86,7 @@ expect "min_length" 0 "^6 " words min.txt
 infer 1 --set max_length_factor=0 --set max_length_offset=2 > max.txt
 expect "max_length_offset" 0 " 2$" words max.txt
 # shellcheck disable=SC2086
-infer 1 $fairseq --nbest=1 --set min_length=9 --set max_length_factor=0 --set max_length_offset=9 > exact.txt
+infer 1 ${args[fairseq]} --nbest=1 --set min_length=9 --set max_length_factor=0 --set max_length_offset=9 > exact.txt
 expect "both, in a beam" 0 "^9 9$" words exact.txt
 
 # Half of the target words are unknown.
