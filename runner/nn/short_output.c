@@ -1,16 +1,18 @@
 /* short_output.c -- the logits of a shortlist: those of the tokens that a sentence may have.
  *
  * Each sentence has its own list of tokens, so its logits do not depend on its neighbours. A union
- * over the batch would be most of the vocabulary. The rows of a sentence share the reads of its
- * part of the table: that is what a step waits for. Each logit is a sum in one fixed order. */
+ * over the batch would be most of the vocabulary. A step waits for the reads of the table. So all
+ * sentences use one block of the table, which fits a core's cache, before the next one. Each logit
+ * is a sum in one fixed order. */
 #include "rd/nn.h"
 #include <string.h>
 
 /* Consecutive rows of one sentence. */
 typedef struct short_group {
     int64_t row, n, sentence;
-    int64_t unit; /* number of pairs of tokens of the groups before */
 } short_group;
+
+enum { BLOCK_BYTES = 1 << 17 }; /* of the table */
 
 struct rd_short_output {
     rd_backend *be;
@@ -20,12 +22,17 @@ struct rd_short_output {
     const int32_t *at;  /* row of the table for each element of sets->id; NULL: the id is the row */
     int64_t widest;     /* tokens of the longest list */
     float *logits;      /* [most, widest] */
+    int64_t n_blocks;
+    /* [n, n_blocks + 1] of each sentence the first pair of tokens of each block. Tokens 2 p and
+     * 2 p + 1 of a list are pair p, and the first of them decides its block. */
+    int32_t *begin;
     short_group *group; /* [most] groups of the present step */
     int64_t n_groups;
 };
 
 /* Copies the columns of w (X, V) that a list has, as rows. */
-static rd_code short_gather(rd_short_output *s, rd_arena *a, int64_t n_ids, rd_status *st)
+static rd_code short_gather(rd_short_output *s, rd_arena *a, int64_t n_ids, int64_t *n_rows,
+                            rd_status *st)
 {
     const int64_t V = s->t.V, X = s->t.X;
     int32_t *row, *at, *column;
@@ -51,6 +58,32 @@ static rd_code short_gather(rd_short_output *s, rd_arena *a, int64_t n_ids, rd_s
                     table[j * X + k] = s->t.w[k * V + column[j]];
     s->table = table;
     s->at = at;
+    *n_rows = n;
+done:
+    return st->code;
+}
+
+static int64_t short_row(const rd_short_output *s, int64_t i)
+{
+    return s->at ? s->at[i] : s->sets->id[i];
+}
+
+/* Cuts the lists into blocks of the table, which has n_rows rows. */
+static rd_code short_cut(rd_short_output *s, rd_arena *a, int64_t n, int64_t n_rows, rd_status *st)
+{
+    const int64_t fit = BLOCK_BYTES / (int64_t)sizeof(float) / s->t.X, rows = fit < 8 ? 8 : fit;
+    s->n_blocks = n_rows / rows + 1;
+    RD_TRY(rd_arena_get(a, (size_t)(n * (s->n_blocks + 1) + 1) * sizeof *s->begin, &s->begin, st));
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t first = s->sets->at[i], pairs = (s->sets->at[i + 1] - first + 1) / 2;
+        int32_t *begin = s->begin + i * (s->n_blocks + 1);
+        int64_t p = 0;
+        for (int64_t b = 0; b < s->n_blocks; b++) {
+            begin[b] = (int32_t)p;
+            while (p < pairs && short_row(s, first + 2 * p) < (b + 1) * rows) p++;
+        }
+        begin[s->n_blocks] = (int32_t)pairs;
+    }
 done:
     return st->code;
 }
@@ -69,7 +102,9 @@ rd_code rd_short_output_new(rd_arena *a, rd_backend *be, const rd_output_table *
             if (sets->id[k] < 0 || sets->id[k] >= t->V)
                 return rd_fail(st, RD_EBUG, "a shortlist has a token that is not in the table");
     }
-    if (!t->rows) RD_TRY(short_gather(s, a, n > 0 ? sets->at[n] : 0, st));
+    int64_t n_rows = t->V;
+    if (!t->rows) RD_TRY(short_gather(s, a, n > 0 ? sets->at[n] : 0, &n_rows, st));
+    RD_TRY(short_cut(s, a, n, n_rows, st));
     RD_TRY(rd_arena_get(a, (size_t)(most * s->widest + 1) * sizeof *s->logits, &s->logits, st));
     RD_TRY(rd_arena_get(a, (size_t)(most + 1) * sizeof *s->group, &s->group, st));
     *out = s;
@@ -101,34 +136,39 @@ typedef struct short_job {
     const rd_search_best *best;
 } short_job;
 
-/* Computes the logits of token pairs [lo, hi) of all groups. A last single token is its own
- * neighbour, and so is a last single row: each logit is computed by the same function. */
-static void short_pairs(void *ctx, int64_t lo, int64_t hi)
+/* Computes the logits of pair p of a group. A last single token is its own neighbour, and so is a
+ * last single row: each logit is computed by the same function. */
+static void short_pair(const short_job *j, const short_group *q, int64_t p)
+{
+    rd_short_output *s = j->s;
+    const int64_t X = s->t.X, first = s->sets->at[q->sentence],
+                  len = s->sets->at[q->sentence + 1] - first, k0 = 2 * p,
+                  k1 = k0 + 1 < len ? k0 + 1 : k0;
+    const int32_t id0 = s->sets->id[first + k0], id1 = s->sets->id[first + k1];
+    const float *w0 = s->table + short_row(s, first + k0) * X,
+                *w1 = s->table + short_row(s, first + k1) * X;
+    const float b0 = s->t.bias ? s->t.bias[id0] : 0.0f, b1 = s->t.bias ? s->t.bias[id1] : 0.0f;
+    for (int64_t i = 0; i < q->n; i += 2) {
+        const int64_t r0 = q->row + i, r1 = i + 1 < q->n ? r0 + 1 : r0;
+        float d[4], *l0 = s->logits + r0 * s->widest, *l1 = s->logits + r1 * s->widest;
+        short_dots(X, w0, w1, j->x + r0 * X, j->x + r1 * X, d);
+        l0[k0] = (d[0] + b0) / s->t.temperature;
+        l0[k1] = (d[1] + b1) / s->t.temperature;
+        l1[k0] = (d[2] + b0) / s->t.temperature;
+        l1[k1] = (d[3] + b1) / s->t.temperature;
+    }
+}
+
+/* Computes the logits of all groups in blocks [lo, hi) of the table. */
+static void short_blocks(void *ctx, int64_t lo, int64_t hi)
 {
     const short_job *j = ctx;
-    rd_short_output *s = j->s;
-    const int64_t X = s->t.X;
-    int64_t g = 0;
-    while (g + 1 < s->n_groups && s->group[g + 1].unit <= lo) g++;
-    for (int64_t u = lo; u < hi; u++) {
-        while (g + 1 < s->n_groups && s->group[g + 1].unit <= u) g++;
-        const short_group *q = &s->group[g];
-        const int64_t first = s->sets->at[q->sentence], len = s->sets->at[q->sentence + 1] - first,
-                      k0 = 2 * (u - q->unit), k1 = k0 + 1 < len ? k0 + 1 : k0;
-        const int32_t id0 = s->sets->id[first + k0], id1 = s->sets->id[first + k1];
-        const float *w0 = s->table + (s->at ? s->at[first + k0] : id0) * X,
-                    *w1 = s->table + (s->at ? s->at[first + k1] : id1) * X;
-        const float b0 = s->t.bias ? s->t.bias[id0] : 0.0f, b1 = s->t.bias ? s->t.bias[id1] : 0.0f;
-        for (int64_t i = 0; i < q->n; i += 2) {
-            const int64_t r0 = q->row + i, r1 = i + 1 < q->n ? r0 + 1 : r0;
-            float d[4], *l0 = s->logits + r0 * s->widest, *l1 = s->logits + r1 * s->widest;
-            short_dots(X, w0, w1, j->x + r0 * X, j->x + r1 * X, d);
-            l0[k0] = (d[0] + b0) / s->t.temperature;
-            l0[k1] = (d[1] + b1) / s->t.temperature;
-            l1[k0] = (d[2] + b0) / s->t.temperature;
-            l1[k1] = (d[3] + b1) / s->t.temperature;
+    const rd_short_output *s = j->s;
+    for (int64_t b = lo; b < hi; b++)
+        for (int64_t g = 0; g < s->n_groups; g++) {
+            const int32_t *begin = s->begin + s->group[g].sentence * (s->n_blocks + 1) + b;
+            for (int64_t p = begin[0]; p < begin[1]; p++) short_pair(j, &s->group[g], p);
         }
-    }
 }
 
 /* Returns the place of a token in a list, or -1. */
@@ -173,7 +213,6 @@ rd_code rd_short_output_best(rd_short_output *s, int64_t n, const float *x, cons
                              const rd_search_best *best, rd_status *st)
 {
     short_job j = {s, x, best};
-    int64_t units = 0;
     s->n_groups = 0;
     for (int64_t i = 0; i < n; i++) {
         if (i > 0 && sentence[i] == sentence[i - 1]) {
@@ -183,10 +222,9 @@ rd_code rd_short_output_best(rd_short_output *s, int64_t n, const float *x, cons
         const int64_t at = s->sets->at[sentence[i]], len = s->sets->at[sentence[i] + 1] - at;
         if (short_place(s->sets->id + at, len, best->end) < 0)
             return rd_fail(st, RD_EBUG, "the shortlist of a sentence lacks the end token");
-        s->group[s->n_groups++] = (short_group){i, 1, sentence[i], units};
-        units += (len + 1) / 2;
+        s->group[s->n_groups++] = (short_group){i, 1, sentence[i]};
     }
-    rd_parallel(s->be, units, 64, short_pairs, &j);
+    rd_parallel(s->be, s->n_blocks, 1, short_blocks, &j);
     rd_parallel(s->be, s->n_groups, 1, short_best, &j);
     return st->code;
 }
