@@ -89,7 +89,7 @@ void rd_text_files_release(rd_text_files *f);
 
 enum { RD_FILES_NAME = 384 };
 
-/* Writes "'a'", or "'a' and 2 more files", for messages. */
+/* Writes "'a'", or "'a' (and 2 more files)", for messages. */
 const char *rd_text_files_name(const rd_text_files *f, char out[RD_FILES_NAME]);
 
 /* ---- vocabulary (vocab.c) ---- */

@@ -98,7 +98,7 @@ const char *rd_text_files_name(const rd_text_files *f, char out[RD_FILES_NAME])
     if (f->n <= 1)
         (void)snprintf(out, RD_FILES_NAME, "'%.300s'", first);
     else
-        (void)snprintf(out, RD_FILES_NAME, "'%.300s' and %d more file%s", first, f->n - 1,
+        (void)snprintf(out, RD_FILES_NAME, "'%.300s' (and %d more file%s)", first, f->n - 1,
                        RD_S(f->n - 1));
     return out;
 }

@@ -446,8 +446,8 @@ static void report_counted(const rd_text_kit_args *a, const char *what, const rd
             n->total > 0 ? 100.0 * (double)n->covered / (double)n->total : 0.0,
             rd_commas((double)n->total, total));
     if (unfit > 0)
-        rd_warn(a->log, "%" PRId64 " words of the %s hold a TAB or CR and stay unknown", unfit,
-                what);
+        rd_warn(a->log, "%" PRId64 " word%s of the %s with a TAB or CR inside stay%s unknown",
+                unfit, RD_S(unfit), what, unfit == 1 ? "s" : "");
 }
 
 static rd_code write_counted(const rd_text_kit_args *a, const rd_word_counts *c, const char *what,
@@ -456,6 +456,7 @@ static rd_code write_counted(const rd_text_kit_args *a, const rd_word_counts *c,
     rd_counted n;
     RD_TRY(rd_word_counts_write(c, a->rules.word_min_count, a->rules.num_words, out, &n, st));
     report_counted(a, what, &n, rd_word_counts_unfit(c));
+    if (n.distinct == 0) return rd_fail(st, RD_EDATA, "the training text, %s, has no word", what);
     if (n.words == 0)
         return rd_fail(st, RD_EDATA,
                        "no word of the %s occurs %" PRId64

@@ -127,7 +127,7 @@ static void check_list_row(void **state)
     if (open_train(config, &d, &st) != RD_OK) {
         /* p1 p2 p1 p2 p3 p3 has other lines */
         if (!strstr(r->name, "words in braces")) fail_msg("%s", st.msg);
-        assert_non_null(strstr(st.msg, "p1' and 5 more files has 8 lines"));
+        assert_non_null(strstr(st.msg, "p1' (and 5 more files) has 8 lines"));
         return;
     }
     expect_ids(d, "0: 1 4 2 | 1 4 2\n1: 1 5 2 | 1 5 2\n2: 1 6 4 2 | 1 6 4 2\n3: 1 7 2 | 1 7 2\n");
@@ -175,7 +175,7 @@ static struct bad_row {
      RD_EDATA, "/no': No such file or directory"},
     {"unequal numbers of lines in lists",
      "'source_file': ['@/p1', '@/p2'], 'target_file': ['@/p1', '@/p1']", RD_EDATA,
-     "p1' and 1 more file has 3 lines, '"},
+     "p1' (and 1 more file) has 3 lines, '"},
     {"unequal numbers of lines: the pair of files that differs",
      "'source_file': ['@/p1', '@/p2'], 'target_file': ['@/p1', '@/p1']", RD_EDATA,
      "p2' with 2 and '"},

@@ -752,6 +752,13 @@ static void report_skipped(const parallel_text *t, const rd_dataset_args *a)
                                   : "the ids of all lines are kept");
 }
 
+/* Does the scheme keep white space inside its pieces? Else a blank alone separates words. */
+static bool is_text(const parallel_text *t)
+{
+    const char *kind = t->kit.subword ? rd_subword_kind(t->kit.subword) : "none";
+    return strcmp(kind, "none") != 0 && strcmp(kind, "bpe") != 0;
+}
+
 static void parallel_text_report(const parallel_text *t, const rd_dataset_args *a)
 {
     char line[256];
@@ -791,8 +798,7 @@ static void parallel_text_report(const parallel_text *t, const rd_dataset_args *
                     "space), the first is %s; %s",
                     t->file_name[s], h->n_spaces, RD_S(h->n_spaces),
                     line_name(t, s, h->first_spaces, line),
-                    t->kit.subword ? "the subword model treats it as text"
-                                   : "it separates no words");
+                    is_text(t) ? "the subword model treats it as text" : "it separates no words");
     }
     for (int s = 0; s < (t->no_target ? 1 : 2); s++) {
         const rd_side_head *h = &t->side[s].head;
