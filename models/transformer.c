@@ -424,7 +424,6 @@ static const rd_model_key sockeye_keys[] = {
                     .own = &group,                      \
                     .bars_unk = true,                   \
                     .keys = list,                       \
-                    .bars_unk = true,                   \
                     .default_dataset = "parallel_text", \
                     .usual_batch = 64,                  \
                     .create = transformer_create,       \

@@ -56,7 +56,7 @@ configs/WRITING.md      4096
 docker/README.md       14336
 docker/MESSAGES.md     15360
 docker/MESSAGES_GPU.md  6144
-logs/README.md          7168
+logs/README.md          7680
 logs/METRICS.md         6144
 logs/FAULTS.md          6144
 logs/RUNS.md            4096
