@@ -422,6 +422,7 @@ static const rd_model_key sockeye_keys[] = {
     RD_MODEL(id) = {.name = #id,                        \
                     .about = what,                      \
                     .own = &group,                      \
+                    .group = &rd_group_search,          \
                     .bars_unk = true,                   \
                     .keys = list,                       \
                     .default_dataset = "parallel_text", \
