@@ -334,7 +334,7 @@ done:
     return st->code;
 }
 
-/* Makes a file of its own for a model that no log folder keeps. */
+/* Makes an empty file for a model on its way. */
 static rd_code passing_file(char path[PATH_BYTES], rd_status *st)
 {
     const char *tmp = getenv("TMPDIR");

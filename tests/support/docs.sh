@@ -51,6 +51,7 @@ configs/BENCH.md        3072
 configs/DATA.md         4096
 configs/DECODING.md     4096
 configs/KEYS.md        57344
+configs/TEXT.md         6144
 configs/MIGRATING.md    6144
 configs/WRITING.md      4096
 docker/README.md       14336
