@@ -151,6 +151,24 @@ static rd_code check_owners(const rd_config *c, rd_strbuf *notices, rd_status *s
     return rd_config_check_owners(c, owners, rd_option_owners(c, owners), notices, st);
 }
 
+/* Names all keys that are missing, before the parts of the run read theirs one after the other. */
+static rd_code all_required(const rd_config *c, const rd_cli *cli, rd_status *st)
+{
+    static const char *const also[] = {"source_file",
+                                       "target_file",
+                                       "bucket_src",
+                                       "bucket_tgt",
+                                       "encoder_use_skip_connections",
+                                       "decoder_use_skip_connections",
+                                       "data_dir",
+                                       NULL};
+    const rd_option_group *read[RD_MAX_GROUPS];
+    const unsigned runs = RD_MODE_TRAIN | RD_MODE_TRAIN_EVAL | RD_MODE_EVAL | RD_MODE_INFER;
+    if (!(cli->mode_bit & runs) || cli->print_config) return RD_OK;
+    const int n_read = rd_option_groups_read(c, read);
+    return rd_config_check_required(c, read, n_read, cli->mode_bit, also, st);
+}
+
 enum { MAX_NAMED = 100 };
 
 static void warn_unknown(const rd_config *c, rd_log *log)
@@ -211,6 +229,7 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
         if (st->code == RD_OK) (void)model_keys(*out, st);
         if (st->code == RD_OK) (void)beam_search(*out, cli, note, st);
         if (st->code == RD_OK) (void)check_owners(*out, &notices, st);
+        if (st->code == RD_OK) (void)all_required(*out, cli, st);
     }
     RD_TRY(rd_comm_agree(comm, st));
     for (const char *s = rd_strbuf_str(&notices); *s; s += strcspn(s, "\n"), s += *s == '\n')

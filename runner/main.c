@@ -91,6 +91,28 @@ static void wait_for_first_rank(void)
     if (!is_first_rank()) (void)nanosleep(&pause, NULL);
 }
 
+/* Prints a config to begin with, or writes the file of --config_file. */
+static rd_code new_config(const rd_cli *cli, rd_status *st)
+{
+    rd_strbuf text = {0};
+    const char *path = cli->config_file;
+    RD_TRY(rd_new_config(cli->new_config, &text, st));
+    if (!path) {
+        (void)fputs(rd_strbuf_str(&text), stdout);
+    } else if (access(path, F_OK) == 0) {
+        rd_fail(st, RD_EUSAGE, "'%.300s' is there already; give --config_file a new name", path);
+    } else if (rd_file_write_atomic(path, text.s, text.n, st) == RD_OK) {
+        rd_strbuf shown = {0};
+        rd_printable_add(&shown, path, strlen(path));
+        (void)printf("%s is written; change its paths, then: run_dist --config_file=%s --check\n",
+                     rd_strbuf_str(&shown), rd_strbuf_str(&shown));
+        rd_strbuf_release(&shown);
+    }
+done:
+    rd_strbuf_release(&text);
+    return st->code;
+}
+
 /* Answers requests that need neither ranks nor a config. *answered false: this is none of them. */
 static rd_code main_answer(const rd_cli *cli, bool *answered, rd_status *st)
 {
@@ -120,6 +142,8 @@ static rd_code main_answer(const rd_cli *cli, bool *answered, rd_status *st)
         rd_options_markdown(groups, n, stdout);
     } else if (cli->print_topic) {
         (void)rd_help_markdown(cli->print_topic, stdout, st);
+    } else if (cli->new_config) {
+        (void)new_config(cli, st);
     } else if (cli->print_man) {
         rd_help_man(groups, n, stdout);
     } else {

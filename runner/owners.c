@@ -67,3 +67,22 @@ int rd_option_owners(const rd_config *c, rd_option_owner out[RD_MAX_OWNERS])
     owners_of_update(c, &l);
     return l.n;
 }
+
+int rd_option_groups_read(const rd_config *c, const rd_option_group *out[RD_MAX_GROUPS])
+{
+    const rd_option_group *all[RD_MAX_GROUPS];
+    rd_option_owner owners[RD_MAX_OWNERS];
+    const int n = rd_option_groups(all), n_owners = rd_option_owners(c, owners);
+    int n_read = 0;
+    for (int i = 0; i < n; i++) {
+        bool owned = false, chosen = false;
+        for (int k = 0; k < n_owners; k++)
+            for (int g = 0; g < 2; g++)
+                if (owners[k].group[g] == all[i]) {
+                    owned = true;
+                    chosen |= owners[k].chosen;
+                }
+        if (!owned || chosen) out[n_read++] = all[i];
+    }
+    return n_read;
+}

@@ -49,6 +49,7 @@ typedef struct rd_cli {
     const char *hosts, *hostfile, *mpirun_args; /* of doctor mode */
     int64_t ssh_port;                           /* of doctor mode; 0: not given */
     bool json;                                  /* plan, doctor: print one JSON object */
+    const char *new_config;                     /* the model of a config to begin with */
     const char *format, *sort, *where;          /* of the modes runs, diff and show */
     bool watch;                                 /* of mode runs */
     const char **word; /* owned list of borrowed words that belong to no flag: of diff and show */

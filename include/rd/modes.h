@@ -22,11 +22,17 @@ enum { RD_MAX_OWNERS = 128 };
 /* Lists the owners of keys: models, datasets, optimizers, metrics and learning-rate policies. Marks
  * those that the config chooses, if c is not NULL. Returns how many there are. */
 int rd_option_owners(const rd_config *c, rd_option_owner out[RD_MAX_OWNERS]);
+/* Lists the groups that a run of this config reads: those without owners, and those whose owner the
+ * config chooses. Returns how many there are. */
+int rd_option_groups_read(const rd_config *c, const rd_option_group *out[RD_MAX_GROUPS]);
 
 /* Collective. Reads --config_file on rank 0 and sends its bytes to all ranks. Each rank parses them
  * and applies --lr, --seed and --set. A failure is the same on all ranks. The caller owns *out. */
 rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config **out,
                            rd_status *st);
+
+/* Appends a config to begin with for a model, with comments. RD_EUSAGE: there is no such model. */
+rd_code rd_new_config(const char *model, rd_strbuf *out, rd_status *st);
 
 /* Collective. Runs the mode that the command line names, and reports a failure.
  *

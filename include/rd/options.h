@@ -270,6 +270,11 @@ rd_code rd_config_read(const rd_config *c, const rd_option_group *g, rd_mode mod
 /* Does the same without zeroing the struct first, for a struct whose fields several groups fill. */
 rd_code rd_config_read_more(const rd_config *c, const rd_option_group *g, rd_mode mode, void *out,
                             rd_status *st);
+/* Fails like rd_config_read if a key that the mode requires is missing in one of the groups. The
+ * message names all of them, and of the keys `also` (ended by NULL; NULL: none), which some configs
+ * need, those that are missing, too. */
+rd_code rd_config_check_required(const rd_config *c, const rd_option_group *const *groups, int n,
+                                 rd_mode mode, const char *const *also, rd_status *st);
 
 /* ---- keys that belong to somebody ---- */
 

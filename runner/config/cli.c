@@ -517,7 +517,7 @@ static rd_code check_folders(const rd_cli *c, rd_status *st)
 bool rd_cli_answers(const rd_cli *c)
 {
     return c->help || c->version || c->print_schema || c->print_keys || c->print_topic ||
-           c->print_man || c->events;
+           c->print_man || c->events || c->new_config;
 }
 
 rd_code rd_cli_check(const rd_cli *c, rd_status *st)

@@ -137,18 +137,39 @@ static const char *mode_name(rd_mode mode)
     return "?";
 }
 
-static rd_code missing(const rd_config *c, const rd_option *o, rd_mode mode, rd_status *st)
+/* Appends a key to the list of missing ones, each key once. */
+static void missing_add(rd_strbuf *also, const char *key)
 {
-    char also[256] = "";
-    size_t n = 0;
-    for (const rd_option *k = o + 1; k->key && n + 1 < sizeof also; k++)
-        if ((k->required & (unsigned)mode) && !rd_config_get(c, k->key))
-            n += (size_t)snprintf(also + n, sizeof also - n, "%s'%s'",
-                                  n ? ", " : "; missing too: ", k->key);
-    return rd_fail(st, RD_EUSAGE,
-                   "%s: key '%s' is missing, which mode %s needs; meaning: %.200s; add it, or give "
-                   "--set %s=VALUE%s",
-                   c->path, o->key, mode_name(mode), o->help ? o->help : "", o->key, also);
+    char quoted[RD_SHOWN_BYTES];
+    snprintf(quoted, sizeof quoted, "'%.80s'", key);
+    if (!strstr(rd_strbuf_str(also), quoted))
+        rd_strbuf_printf(also, "%s%s", also->n ? ", " : "; missing too: ", quoted);
+}
+
+rd_code rd_config_check_required(const rd_config *c, const rd_option_group *const *groups, int n,
+                                 rd_mode mode, const char *const *also, rd_status *st)
+{
+    const rd_option *first = NULL;
+    rd_strbuf list = {0};
+    for (int i = 0; i < n; i++)
+        for (const rd_option *o = groups[i]->options; o->key; o++) {
+            bool needed = (o->required & (unsigned)mode) != 0;
+            for (int k = 0; also && also[k] && !needed && first; k++)
+                needed = !strcmp(also[k], o->key);
+            if (!needed || rd_config_get(c, o->key)) continue;
+            if (!first)
+                first = o;
+            else if (strcmp(first->key, o->key) != 0)
+                missing_add(&list, o->key);
+        }
+    if (first)
+        rd_fail(st, RD_EUSAGE,
+                "%s: key '%s' is missing, which mode %s needs; meaning: %.200s; add it, or give "
+                "--set %s=VALUE%.600s",
+                c->path, first->key, mode_name(mode), first->help ? first->help : "", first->key,
+                rd_strbuf_str(&list));
+    rd_strbuf_release(&list);
+    return st->code;
 }
 
 rd_code rd_config_read(const rd_config *c, const rd_option_group *g, rd_mode mode, void *out,
@@ -169,7 +190,8 @@ rd_code rd_config_read_more(const rd_config *c, const rd_option_group *g, rd_mod
             return rd_fail(st, RD_EBUG, "option group '%s' is not among the groups of the config",
                            g->name);
         const json_t *v = e->value ? e->value : e->def;
-        if (!v && (o->required & (unsigned)mode)) return missing(c, o, mode, st);
+        if (!v && (o->required & (unsigned)mode))
+            return rd_config_check_required(c, &g, 1, mode, NULL, st);
         if (v && config_read_fill(c, o, v, location, (char *)out + o->at, st) != RD_OK) {
             rd_status_prefix(st, "%s: '%s'", rd_config_where(c, o->key), o->key);
             return st->code;

@@ -70,4 +70,18 @@ expect "a default that has changed counts" 0 '^log_device_placement\|^histogram_
 expect "a key that only the old version had is left" 0 '^iter_size  *= 1 ' print old.json
 sed 's/"iter_size": {/"key_of_old": {"value": 5, "source": "x.json:3:4"}, "iter_size": {/' logs/first/config.json > older.json
 expect "unless it was set" 2 "unknown key 'key_of_old'" print older.json
+
+# ---- a config to begin with, and keys that are missing ----
+expect "--new_config writes a file" 0 'new.json is written' "$PROG" --new_config=seq2seq --config_file=new.json
+expect "--new_config keeps what is there" 2 "'new.json' is there already" "$PROG" --new_config=seq2seq --config_file=new.json
+sed -e 's|data/vocab.src|data/vocab.txt|; s|data/vocab.tgt|data/vocab.txt|' new.json > mine.json
+expect "it trains" 0 'done: step 1 ' "$PROG" --config_file=mine.json --logdir=logs/new --max_steps=1
+expect "--new_config to standard output" 0 '' eval "'$PROG' --new_config=seq2seq | cmp - new.json"
+expect "an unknown model" 2 "there is no model 'resnet19'; .*did you mean 'resnet1" "$PROG" --new_config=resnet19
+echo '{"batch_size": 8, "src_emb_size": 7}' > few.json
+expect "all missing keys at once" 2 "'src_vocab_file' is missing, .*'tgt_vocab_file', 'source_file', .*'bucket_src', .*'decoder_cell_units', .*'optimizer'" \
+    "$PROG" --config_file=few.json --logdir=logs/few
+expect "no key that is there" 1 '' eval "'$PROG' --config_file=few.json --logdir=logs/few 2>&1 | grep 'src_emb_size\|lars_eta'"
+expect "only the keys of the mode" 1 '' eval "'$PROG' --config_file=few.json --mode=infer --logdir=logs/few 2>&1 | grep learning_rate"
+expect "--print_config prints what there is" 0 '^src_emb_size  *= 7' print few.json
 summary
