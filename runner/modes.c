@@ -127,7 +127,8 @@ rd_code rd_run_mode(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *co
                              .plateau = {.factor = 1.0},
                              .evaluated = {.step = -1}}};
     /* Other modes have nothing to save, so a signal ends the process as usual. */
-    if (cli->mode_bit == RD_MODE_TRAIN || cli->mode_bit == RD_MODE_TRAIN_EVAL) signals_start();
+    if (!cli->check && (cli->mode_bit == RD_MODE_TRAIN || cli->mode_bit == RD_MODE_TRAIN_EVAL))
+        signals_start();
     RD_TRY(world_check_start(&r, st));
     if (cli->mode_bit == RD_MODE_PLAN && !cli->config_file) {
         start_is_over(guard);
@@ -149,7 +150,7 @@ rd_code rd_run_mode(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *co
     switch (r.mode) {
     case RD_MODE_TRAIN:
     case RD_MODE_TRAIN_EVAL:
-        RD_TRY(run_train(&r, st));
+        RD_TRY(cli->check ? run_check(&r, st) : run_train(&r, st));
         break;
     case RD_MODE_EVAL:
         RD_TRY(run_eval(&r, st));

@@ -205,7 +205,9 @@ rd_code rd_new_config(const char *model, rd_strbuf *out, rd_status *st)
         out, "    ",
         "==== The other keys and their defaults. Take the two slashes away to set one. "
         "====");
-    for (int i = 0; i < n; i++) new_config_group(out, groups[i], m, false, written);
+    for (int i = 0; i < n; i++) /* these two modes take their keys from the command line */
+        if (strcmp(groups[i]->name, "bench") != 0 && strcmp(groups[i]->name, "plan") != 0)
+            new_config_group(out, groups[i], m, false, written);
     rd_strbuf_puts(out, "}\n");
     if (out->failed) rd_fail(st, RD_EENV, "out of memory for the new config");
 done:

@@ -49,6 +49,8 @@ typedef struct rd_cli {
     const char *hosts, *hostfile, *mpirun_args; /* of doctor mode */
     int64_t ssh_port;                           /* of doctor mode; 0: not given */
     bool json;                                  /* plan, doctor: print one JSON object */
+    bool check;                                 /* print what a training would be, and stop */
+    int64_t check_steps;                        /* with check: number of steps to time; 0: none */
     const char *new_config;                     /* the model of a config to begin with */
     const char *format, *sort, *where;          /* of the modes runs, diff and show */
     bool watch;                                 /* of mode runs */

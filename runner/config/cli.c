@@ -543,6 +543,8 @@ rd_code rd_cli_check(const rd_cli *c, rd_status *st)
                        of_doctor);
     if (c->hosts && c->hostfile)
         return rd_fail(st, RD_EUSAGE, "--hosts and --hostfile both name the hosts; leave one out");
+    if (c->check_steps > 0 && !c->check)
+        return rd_fail(st, RD_EUSAGE, "--check_steps is for --check; give that too");
     if (c->mode_bit == RD_MODE_PLAN && !c->config_file && !(c->logdir && c->logdir[0]))
         return rd_fail(st, RD_EUSAGE,
                        "nothing to plan from: give --logdir=DIR of a run, or --config_file=FILE to "

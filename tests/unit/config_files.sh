@@ -84,4 +84,28 @@ expect "all missing keys at once" 2 "'src_vocab_file' is missing, .*'tgt_vocab_f
 expect "no key that is there" 1 '' eval "'$PROG' --config_file=few.json --logdir=logs/few 2>&1 | grep 'src_emb_size\|lars_eta'"
 expect "only the keys of the mode" 1 '' eval "'$PROG' --config_file=few.json --mode=infer --logdir=logs/few 2>&1 | grep learning_rate"
 expect "--print_config prints what there is" 0 '^src_emb_size  *= 7' print few.json
+
+# ---- --check ----
+check() { "$PROG" --check --config_file=toy.json --set encoder_cell_units=64 --set decoder_cell_units=512 --set attention_layer_size=512 "$@"; }
+touched() { find logs -newer stamp | wc -l; }
+check --check_steps=3 --mode=train_eval --logdir=logs/sub/none > check.out 2>&1 || cat check.out
+expect "it makes no folder" 0 '' test ! -e logs/sub
+megabytes=$(sed -n 's/^model: .*(\([0-9.]*\) MB)$/\1/p' check.out)
+expect "weights as in the banner" 0 "^  weights  *$megabytes MB" cat check.out
+expect "adam has two values per weight" 0 "^  optimizer  *$(echo "$megabytes" | awk '{ print int(2 * $1) }')\." cat check.out
+expect "steps by the epochs" 0 '^steps: 20, 4 epochs of 5 batches$' cat check.out
+expect "time by steps" 0 '^time: [0-9.e-]* s a step over 3 steps; 20 steps would take ' cat check.out
+expect "activations are measured" 0 '^  activations  *[0-9.]* MB' cat check.out
+"$PROG" --config_file=toy.json --set encoder_cell_units=64 --set decoder_cell_units=512 --set attention_layer_size=512 --logdir=logs/size --max_steps=1 > /dev/null 2>&1
+expect "the checkpoint has that size" 0 '^close$' eval \
+    "sed -n 's/^disk: a checkpoint of about \([0-9.]*\) MB.*/\1/p' check.out | awk -v real=\$(stat -c %s logs/size/model-1.npz) '{ r = real / (1e6 * \$1); print (r > 0.9 && r < 1.1) ? \"close\" : r }'"
+touch stamp
+expect "it names what the log folder holds" 0 "'logs/size' holds step 1; the training would go on" check --logdir=logs/size --check_steps=2
+expect "it touches nothing there" 0 '^0$' touched
+expect "a run that holds the folder is not disturbed" 0 'nothing was written' check --logdir=logs/first
+expect "with two ranks" 0 '^steps: 12, 4 epochs of 3 batches' ranks 2 "$PROG" --check --config_file=toy.json --check_steps=1
+expect "data that is missing" 5 "cannot open 'none.src'" check --set source_file=none.src
+expect "a config that is wrong" 2 "must be one of" check --set optimizer=adan
+expect "steps without a check" 2 "check_steps is for --check" "$PROG" --config_file=toy.json --check_steps=3 --logdir=logs/z
+expect "another mode" 2 "check is for --mode=train and train_eval" "$PROG" --config_file=toy.json --check --mode=eval
 summary
