@@ -233,8 +233,8 @@ static rd_code search_allocate(tf_stepper *s, int64_t most, int64_t longest, int
     const size_t bytes = (size_t)(most * (2 * n_best + 1)) * sizeof(float),
                  table = (size_t)(most * (longest + 1)) * sizeof *s->table,
                  each = (size_t)(most + 1) * sizeof(int64_t);
-    int64_t **const lists[] = {&s->first,   &s->one,          &s->position,  &s->k_first,
-                               &s->k_len,   &s->memory_first, &s->memory_len};
+    int64_t **const lists[] = {&s->first, &s->one,          &s->position,  &s->k_first,
+                               &s->k_len, &s->memory_first, &s->memory_len};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         RD_TRY(rd_arena_get(s->a, each, lists[i], st));
     for (int64_t i = 0; i < most; i++) {
@@ -246,9 +246,7 @@ static rd_code search_allocate(tf_stepper *s, int64_t most, int64_t longest, int
     RD_TRY(rd_arena_get(s->a, table, &s->other, st));
     s->cap = (int64_t)(rd_backend_block_bytes(s->be, (size_t)(most * tokens) * row) / row);
     if (s->cap < most) s->cap = most;
-    RD_TRY(rd_arena_get(s->dev,
-                        (size_t)(s->cap + 1) * row,
-                        &s->keys, st));
+    RD_TRY(rd_arena_get(s->dev, (size_t)(s->cap + 1) * row, &s->keys, st));
     s->block = most;
     if (s->on->logits_bytes > 0 && s->block > fit) s->block = fit > 64 ? fit : 64;
     RD_TRY(rd_arena_get(s->dev, bytes, &s->found, st));

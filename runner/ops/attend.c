@@ -327,58 +327,128 @@ static void attend_forward_head(const attend_job *j, const rd_attend_seq *s, int
     }
 }
 
-/* One query row alone, as in decoding: every key and value is read once, so nothing is copied. */
-static void attend_forward_row(const attend_job *j, const rd_attend_seq *s, int64_t head,
-                               int64_t kv_head, float *restrict p)
+/* ---- one query row alone, as in decoding: every key is read once, so nothing is copied ---- */
+
+typedef float attend_four __attribute__((vector_size(16)));
+
+/* Returns the sums of the lanes of four vectors. */
+static inline attend_four attend_sums(const vec v[4])
 {
-    const rd_attend *a = j->a;
-    const int64_t hs = a->head;
-    const float *restrict q = j->q->v + s->q_first * j->q->cols + a->q_at + head * hs;
-    float *restrict out = j->o->v + s->q_first * j->o->cols + head * hs;
-    float sum = 0.0f;
-    for (int64_t k = 0; k < s->k_len; k++) {
-        const float *restrict x = attend_key(j, s, k) + a->k_at + kv_head * hs;
-        float dot = 0.0f;
-#pragma omp simd reduction(+ : dot)
-        for (int64_t c = 0; c < hs; c++) dot += q[c] * x[c];
-        p[k] = dot * a->scale;
+    attend_four part[4], sum;
+    for (int i = 0; i < 4; i++) {
+        attend_four quarter[LANES / 4];
+        memcpy(quarter, &v[i], sizeof quarter);
+        part[i] = quarter[0];
+        for (int k = 1; k < LANES / 4; k++) part[i] += quarter[k];
     }
-    const float top = rd_maxf(p, s->k_len);
+    for (int i = 0; i < 4; i++) sum[i] = (part[i][0] + part[i][1]) + (part[i][2] + part[i][3]);
+    return sum;
+}
+
+/* p[k] = scale q . x[k] for four keys of hs numbers. */
+static inline void attend_row_scores(const float *q, const float *const x[4], int64_t hs,
+                                     float scale, float p[4])
+{
+    vec acc[4] = {{0}};
+    int64_t c = 0;
+    for (; c + LANES <= hs; c += LANES)
+        for (int i = 0; i < 4; i++) acc[i] += *(const loose *)(q + c) * *(const loose *)(x[i] + c);
+    attend_four sum = attend_sums(acc);
+    for (; c < hs; c++)
+        for (int i = 0; i < 4; i++) sum[i] += q[c] * x[i][c];
+    for (int i = 0; i < 4; i++) p[i] = sum[i] * scale;
+}
+
+/* out += sum_k p[k] x[k] for four values of hs numbers. */
+static inline void attend_row_values(const float p[4], const float *const x[4], int64_t hs,
+                                     float *restrict out)
+{
+    int64_t c = 0;
+    for (; c + LANES <= hs; c += LANES) {
+        vec o = *(const loose *)(out + c);
+        for (int i = 0; i < 4; i++) o = attend_fma(p[i], *(const loose *)(x[i] + c), o);
+        *(loose *)(out + c) = o;
+    }
+    for (; c < hs; c++)
+        for (int i = 0; i < 4; i++) out[c] += p[i] * x[i][c];
+}
+
+/* p = softmax(p), n numbers; zeros behind them up to a multiple of 4. */
+static void attend_row_softmax(float *restrict p, int64_t n)
+{
+    const float top = rd_maxf(p, n);
+    float sum = 0.0f;
 #pragma omp simd reduction(+ : sum)
-    for (int64_t k = 0; k < s->k_len; k++) {
+    for (int64_t k = 0; k < n; k++) {
         p[k] = rd_expf(p[k] - top);
         sum += p[k];
     }
     const float inv = 1.0f / sum;
-    memset(out, 0, (size_t)hs * sizeof *out);
-    for (int64_t k = 0; k < s->k_len; k++) {
-        const float *restrict x = attend_key(j, s, k) + a->v_at + kv_head * hs;
-        const float w = p[k] * inv;
-        for (int64_t c = 0; c < hs; c++) out[c] += w * x[c];
+    for (int64_t k = 0; k < n; k++) p[k] *= inv;
+    for (int64_t k = n; k % 4 != 0; k++) p[k] = 0.0f;
+}
+
+/* The query heads [h0, h1) of one row. All heads of a key are read together, since keys may be far
+ * apart in memory. key: the rows of the sequence's keys. p: room for a multiple of 4 numbers for
+ * each key and head. */
+static void attend_forward_row(const attend_job *j, const rd_attend_seq *s, int64_t h0, int64_t h1,
+                               const float *const *key, float *restrict p)
+{
+    const rd_attend *a = j->a;
+    const int64_t hs = a->head, n = s->k_len, ld = attend_padded(n, 4),
+                  group = a->n_heads / a->n_kv_heads;
+    const float *q = j->q->v + s->q_first * j->q->cols + a->q_at;
+    float *out = j->o->v + s->q_first * j->o->cols;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int64_t k0 = 0; k0 < n; k0 += 4)
+            for (int64_t h = h0; h < h1; h++) {
+                const int64_t at = (pass ? a->v_at : a->k_at) + h / group * hs;
+                const float *x[4];
+                float *to = p + (h - h0) * ld + k0;
+                for (int i = 0; i < 4; i++) x[i] = key[k0 + i < n ? k0 + i : n - 1] + at;
+                if (pass)
+                    attend_row_values(to, x, hs, out + h * hs);
+                else
+                    attend_row_scores(q + h * hs, x, hs, a->scale, to);
+            }
+        for (int64_t h = h0; h < h1 && pass == 0; h++) attend_row_softmax(p + (h - h0) * ld, n);
+        if (pass == 0) memset(out + h0 * hs, 0, (size_t)((h1 - h0) * hs) * sizeof *out);
     }
+}
+
+/* The key heads [g0, g1) of a sequence of one row. */
+static void attend_forward_alone(const attend_job *j, const rd_attend_seq *s, int64_t g0,
+                                 int64_t g1, const attend_room *r)
+{
+    const int64_t group = j->a->n_heads / j->a->n_kv_heads, end = g1 * group;
+    const float **key = (const float **)(void *)r->v;
+    for (int64_t k = 0; k < s->k_len; k++) key[k] = attend_key(j, s, k);
+    /* r->kt has `width` numbers for each key. */
+    for (int64_t h = g0 * group; h < end; h += j->width)
+        attend_forward_row(j, s, h, h + j->width < end ? h + j->width : end, key, r->kt);
 }
 
 static void attend_forward_part(void *ctx, int64_t lo, int64_t hi)
 {
     const attend_job *j = ctx;
     const rd_attend *a = j->a;
-    const int64_t group = a->n_heads / a->n_kv_heads;
+    const int64_t n_kv = a->n_kv_heads, group = a->n_heads / n_kv;
     for (int64_t w = lo; w < hi; w++) {
         const attend_room r = attend_room_of(j, w, false);
-        for (int64_t task = j->cut[w]; task < j->cut[w + 1]; task++) {
-            const rd_attend_seq *s = &j->seq[task / a->n_kv_heads];
-            const int64_t g = task % a->n_kv_heads;
+        int64_t g1;
+        for (int64_t task = j->cut[w]; task < j->cut[w + 1]; task += g1 - task % n_kv) {
+            const rd_attend_seq *s = &j->seq[task / n_kv];
+            const int64_t g = task % n_kv, left = j->cut[w + 1] - task;
+            g1 = g + 1;
             if (s->q_len == 0) continue;
-            const bool alone = s->q_len == 1 && !j->lse && !j->mask;
-            if (!alone) {
-                attend_keys_get(j, s, a->k_at + g * a->head, NULL, r.kt);
-                attend_keys_get(j, s, a->v_at + g * a->head, r.v, NULL);
+            if (s->q_len == 1 && !j->lse && !j->mask) {
+                g1 = g + left < n_kv ? g + left : n_kv;
+                attend_forward_alone(j, s, g, g1, &r);
+                continue;
             }
-            for (int64_t h = g * group; h < (g + 1) * group; h++)
-                if (alone)
-                    attend_forward_row(j, s, h, g, r.kt);
-                else
-                    attend_forward_head(j, s, h, &r);
+            attend_keys_get(j, s, a->k_at + g * a->head, NULL, r.kt);
+            attend_keys_get(j, s, a->v_at + g * a->head, r.v, NULL);
+            for (int64_t h = g * group; h < (g + 1) * group; h++) attend_forward_head(j, s, h, &r);
         }
     }
 }

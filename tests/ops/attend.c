@@ -203,6 +203,38 @@ static void test_key_row(void **state)
     h_free(&t.h);
 }
 
+static const attend_case row_cases[] = {
+    {"rows, head 1", 4, 2, 1, 3, {1, 1, 1}, {1, 9, 140}, false, false, 1.0f},
+    {"rows, head 5", 3, 3, 5, 3, {1, 1, 1}, {4, 3, 33}, true, false, 1.0f},
+    {"rows, head 16", 6, 2, 16, 3, {1, 1, 1}, {2, 5, 64}, false, false, 1.0f},
+    {"rows, head 24", 6, 3, 24, 3, {1, 1, 1}, {7, 8, 20}, false, false, 1.0f},
+    {"rows, head 80", 2, 1, 80, 3, {1, 1, 1}, {6, 1, 30}, true, false, 1.0f},
+    {"rows, 70 heads", 70, 35, 8, 2, {1, 1}, {3, 11}, false, false, 1.0f},
+};
+
+/* One query for each sequence without a backward pass: the same numbers as the reference, and the
+ * same bytes on 1, 2 and 3 threads. */
+static void test_rows(void **state)
+{
+    float *first = NULL;
+    for (int threads = 1; threads <= 3; threads++) {
+        attend_test t;
+        attend_init(&t, *state, threads);
+        rd_tape_reset(t.h.tape, false, false);
+        rd_var *y = attend_apply(&t);
+        const double got = (double)h_scalar(&t.h, h_weighted(&t.h, &y, 1)),
+                     want = attend_reference(&t);
+        if (!(fabs(got - want) <= TOLERANCE * fmax(1.0, fabs(want))))
+            fail_msg("value: got %.9g, want %.9g", got, want);
+        float *v = h_read(&t.h, y, false);
+        if (!first) first = v;
+        assert_memory_equal(v, first, (size_t)(y->rows * y->cols) * sizeof *v);
+        if (v != first) free(v);
+        h_free(&t.h);
+    }
+    free(first);
+}
+
 /* Wrong shapes are RD_EBUG. */
 static void test_refused(void **state)
 {
@@ -227,4 +259,4 @@ static void test_refused(void **state)
 }
 
 RD_TESTS("attend", TEST_ROWS(test_attend, cases), TEST(test_threads), TEST(test_alone),
-         TEST(test_key_row), TEST(test_refused))
+         TEST(test_key_row), TEST_ROWS(test_rows, row_cases), TEST(test_refused))
