@@ -259,7 +259,7 @@ fuzz: ## libFuzzer on one reader: make fuzz FUZZER=npz SECONDS=60
 	@OMPI_CC=clang CFLAGS='-Wno-unknown-warning-option -Wno-pass-failed' $(MAKE) --no-print-directory VARIANT=fuzz SENTENCEPIECE= \
 	    SAN=fuzzer-no-link,address,undefined OPT=-O1 OPENMP=-fopenmp-simd FUZZ_MAIN=-fsanitize=fuzzer build/fuzz/tests/fuzz/$(FUZZER)
 	@mkdir -p build/fuzz/corpus/$(FUZZER)
-	ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 build/fuzz/tests/fuzz/$(FUZZER) -max_total_time=$(or $(SECONDS),60) \
+	ASAN_OPTIONS=detect_leaks=1:external_symbolizer_path=:allocator_may_return_null=1 build/fuzz/tests/fuzz/$(FUZZER) -max_total_time=$(or $(SECONDS),60) \
 	    -rss_limit_mb=4096 $(patsubst %,-dict=%,$(wildcard tests/fuzz/$(FUZZER).dict)) \
 	    -artifact_prefix=build/fuzz/crash-$(FUZZER)- build/fuzz/corpus/$(FUZZER) tests/fuzz/corpus/$(FUZZER)
 

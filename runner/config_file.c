@@ -39,10 +39,10 @@ static rd_code first_rate(rd_config *c, rd_status *st)
 }
 
 /* Is there no config file? Bench mode needs none where the flags of other programs give everything,
- * and plan mode none where a log folder is given. */
+ * and plan mode none where a log folder is given. Average mode reads none. */
 static bool by_flags(const rd_cli *cli)
 {
-    return (cli->mode_bit & (RD_MODE_BENCH | RD_MODE_PLAN)) &&
+    return (cli->mode_bit & (RD_MODE_BENCH | RD_MODE_PLAN | RD_MODE_AVERAGE)) &&
            (!cli->config_file || !cli->config_file[0]);
 }
 

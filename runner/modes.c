@@ -135,6 +135,11 @@ rd_code rd_run_mode(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *co
         (void)run_plan_recorded(&r, st);
         goto done;
     }
+    if (cli->mode_bit == RD_MODE_AVERAGE) {
+        start_is_over(guard);
+        (void)run_average(&r, st);
+        goto done;
+    }
     RD_TRY(setup_config(&r, st));
     rd_comm_end_within(comm, r.config.stall_abort_s);
     if (r.mode != RD_MODE_PREPARE) RD_TRY(device_choose(&r, st));
@@ -164,6 +169,7 @@ rd_code rd_run_mode(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *co
     case RD_MODE_BENCH:
         RD_TRY(cli->mode_bit == RD_MODE_PLAN ? run_plan(&r, st) : run_bench(&r, st));
         break;
+    case RD_MODE_AVERAGE:
     case RD_MODE_PLAN:   /* runs one of the above */
     case RD_MODE_DOCTOR: /* needs no run */
     case RD_MODE_RUNS:   /* these read log folders, without ranks */

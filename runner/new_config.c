@@ -80,6 +80,7 @@ static void least_value(const rd_option *o, rd_strbuf *out)
         break;
     case RD_STRING:
     case RD_ENUM:
+    case RD_PATHS:
         rd_strbuf_printf(out, "\"%s\"", o->choices ? o->choices[0] : o->path ? "FILE" : "TEXT");
         break;
     }

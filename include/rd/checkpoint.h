@@ -42,6 +42,28 @@ rd_code rd_ckpt_load_newest(const char *dir, const char *name_prefix, rd_ckpt *o
                             rd_status *st);
 /* Loads this file. The caller releases *out. */
 rd_code rd_ckpt_load(const char *path, rd_ckpt *out, rd_status *st);
+
+/* A checkpoint of which others are the mean. */
+typedef struct rd_ckpt_parent {
+    char name[64]; /* of the file */
+    int64_t step;
+    /* The evaluation of that step, if the manifest has one. */
+    bool evaluated;
+    char figure[32];
+    double value;
+    bool higher_is_better;
+} rd_ckpt_parent;
+/* Saves the mean of the weights of n checkpoints of the log folder as average-<step>.npz, with the
+ * step of the newest of them. best: those with the best evaluations, also a best file; else the
+ * last ones. Sums are in double, from the smallest step on. The manifest is that of the newest one
+ * without the optimizer, and names the parents. *out: the n parents by step; the caller frees it.
+ * path: of the new file.
+ *
+ * RD_ECKPT: there are fewer than n, one of those that count is damaged or renamed, or they are not
+ * of one model. RD_ENUMERIC: a weight is not finite. */
+rd_code rd_ckpt_average(const char *dir, int n, bool best, rd_ckpt_parent **out, char path[4096],
+                        rd_status *st);
+
 /* Returns whether the file is called model-<n>.npz or best-<n>.npz with another step than the one
  * of its manifest, which counts. *named: the step of the name; -1: it has another name. */
 bool rd_ckpt_renamed(const rd_ckpt *c, int64_t *named);

@@ -41,7 +41,8 @@ typedef struct rd_cli {
     int n_path;
     rd_cli_word *bench; /* owned; each flag at most once */
     int n_bench;
-    uint64_t given; /* one bit for each flag, in the order of --help; 0 for --noflag */
+    uint64_t given;     /* one bit for each flag, in the order of --help; 0 for --noflag */
+    int64_t last, best; /* of average mode: number of checkpoints; 0: not given */
     int64_t max_steps, summary_frequency, checkpoint_frequency, seed;
     bool max_steps_given, seed_given, lr_given, beam_width_given;
     double lr;

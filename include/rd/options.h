@@ -43,7 +43,8 @@ typedef enum rd_mode {
     RD_MODE_PREPARE = 128,
     RD_MODE_RUNS = 1 << 16, /* these three read log folders and need no config */
     RD_MODE_DIFF = 1 << 17,
-    RD_MODE_SHOW = 1 << 18
+    RD_MODE_SHOW = 1 << 18,
+    RD_MODE_AVERAGE = 256
 } rd_mode;
 
 /* Type of a value, and of the field that holds it. */

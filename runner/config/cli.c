@@ -549,7 +549,15 @@ rd_code rd_cli_check(const rd_cli *c, rd_status *st)
         return rd_fail(st, RD_EUSAGE,
                        "nothing to plan from: give --logdir=DIR of a run, or --config_file=FILE to "
                        "measure now");
-    if (!c->config_file && !(c->mode_bit & (RD_MODE_BENCH | RD_MODE_PLAN | RD_MODE_DOCTOR)))
+    if (c->mode_bit == RD_MODE_AVERAGE && (c->last > 0) == (c->best > 0))
+        return rd_fail(st, RD_EUSAGE,
+                       "--mode=average needs either --last=N or --best=N, the number of "
+                       "checkpoints");
+    if (c->mode_bit == RD_MODE_AVERAGE && !(c->logdir && c->logdir[0]))
+        return rd_fail(st, RD_EUSAGE,
+                       "--logdir is missing; name the folder with the checkpoints to average");
+    if (!c->config_file &&
+        !(c->mode_bit & (RD_MODE_BENCH | RD_MODE_PLAN | RD_MODE_AVERAGE | RD_MODE_DOCTOR)))
         return rd_fail(st, RD_EUSAGE, "no experiment: give --config_file=FILE; --help explains");
     return RD_OK;
 }

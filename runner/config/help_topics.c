@@ -19,6 +19,8 @@ static row modes[] = {
      "stdout"},
     {"`plan`", "predicts 1, 2, ... 1,024 hosts", "`step.json`, or training data to measure",
      "stdout"},
+    {"`average`", "the mean of checkpoints (`--last=N`, `--best=N`)", "checkpoints",
+     "`average-<step>.npz`"},
     {"`doctor`", "finds what makes a job hang, crash or slow", "hosts, a config if there is one",
      "stdout"},
     {"`runs`", "lists runs: state, steps, best figure, keys that differ", "log folders", "stdout"},

@@ -28,7 +28,9 @@ rd_code init_check_keys(const rd_run *r, rd_status *st)
         "%s: 'checkpoint' is for eval and infer; a training begins with other weights by "
         "\"init_from\" (--set init_from=%s), and goes on from its own --logdir",
         rd_config_where(r->keys, "checkpoint"),
-        strcmp(r->config.checkpoint, "best") == 0 ? "LOGDIR:best" : r->config.checkpoint);
+        strcmp(r->config.checkpoint, "best") == 0      ? "LOGDIR:best"
+        : strcmp(r->config.checkpoint, "average") == 0 ? "LOGDIR:average"
+                                                       : r->config.checkpoint);
 }
 
 /* Loads the named file, or the newest or best whole one of the named folder. */
@@ -47,9 +49,9 @@ static rd_code load_parent(rd_run *r, rd_ckpt *c, rd_status *st)
         (void)rd_ckpt_load_newest(name, "model", c, warning, st);
     } else if (rd_fault_code(errno, RD_OK) != RD_OK) {
         rd_input_fails(st, RD_ECKPT, "open", name, errno, NULL);
-    } else if (colon && strcmp(colon, ":best") == 0) {
+    } else if (colon && (strcmp(colon, ":best") == 0 || strcmp(colon, ":average") == 0)) {
         (void)snprintf(path, sizeof path, "%.*s", (int)n, name);
-        (void)rd_ckpt_load_newest(path, "best", c, warning, st);
+        (void)rd_ckpt_load_newest(path, colon + 1, c, warning, st);
     } else if (colon && colon[1] && strspn(colon + 1, "0123456789") == strlen(colon + 1)) {
         (void)snprintf(path, sizeof path, "%.*s/model-%s.npz", (int)n, name, colon + 1);
         if (rd_path_there(path, &there, st) != RD_OK) return st->code;
@@ -62,7 +64,7 @@ static rd_code load_parent(rd_run *r, rd_ckpt *c, rd_status *st)
     if (st->code == RD_OK && !c->npz)
         rd_fail(st, RD_ECKPT,
                 "init_from: '%s' names no checkpoint; name a file, a log "
-                "folder, LOGDIR:best or LOGDIR:STEP",
+                "folder, LOGDIR:best, LOGDIR:average or LOGDIR:STEP",
                 name);
     return st->code;
 }

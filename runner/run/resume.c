@@ -636,13 +636,18 @@ static rd_code check_finite(const rd_run *r, const rd_ckpt *c, rd_status *st)
     return RD_OK;
 }
 
+static bool by_name(const char *what)
+{
+    return strcmp(what, "newest") == 0 || strcmp(what, "best") == 0 || strcmp(what, "average") == 0;
+}
+
 static rd_code read_root(rd_run *r, const char *what, bool *found, rd_status *st)
 {
     rd_ckpt c = {0};
     char warning[RD_MSG_BYTES] = "";
-    const bool newest = strcmp(what, "newest") == 0, best = strcmp(what, "best") == 0;
-    if (newest || best)
-        (void)rd_ckpt_load_newest(r->cli->logdir, best ? "best" : "model", &c, warning, st);
+    const bool newest = strcmp(what, "newest") == 0;
+    if (by_name(what))
+        (void)rd_ckpt_load_newest(r->cli->logdir, newest ? "model" : what, &c, warning, st);
     else
         (void)rd_ckpt_load(what, &c, st);
     if (warning[0]) rd_warn(r->log, "%s", warning);
@@ -727,11 +732,6 @@ done:
     return st->code;
 }
 
-static bool by_name(const char *what)
-{
-    return strcmp(what, "newest") == 0 || strcmp(what, "best") == 0;
-}
-
 rd_code run_check_weights_source(rd_run *r, rd_status *st)
 {
     if (by_name(r->config.checkpoint) && (!r->cli->logdir || !r->cli->logdir[0]))
@@ -753,9 +753,10 @@ rd_code run_load_required(rd_run *r, rd_status *st)
                 r->cli->logdir, target);
     if (!found)
         rd_fail(st, RD_ECKPT,
-                "there is no %s-<step>.npz in '%s'; train first with the same --logdir, or name a "
+                "there is no %s-<step>.npz in '%s'; %s first with the same --logdir, or name a "
                 "file with --set checkpoint=PATH",
-                strcmp(what, "best") == 0 ? "best" : "model", r->cli->logdir);
+                strcmp(what, "newest") == 0 ? "model" : what, r->cli->logdir,
+                strcmp(what, "average") == 0 ? "run --mode=average" : "train");
     (void)run_agree(r, st);
 done:
     return st->code;

@@ -16,4 +16,7 @@ rd_code run_prepare(rd_run *r, rd_status *st);
 /* Collective. --mode=infer. */
 rd_code run_infer(rd_run *r, rd_status *st);
 
+/* Collective. --mode=average, which needs no config. */
+rd_code run_average(rd_run *r, rd_status *st);
+
 #endif

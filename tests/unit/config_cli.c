@@ -90,8 +90,8 @@ static struct bad_row {
     {"mode",
      {"--mode=trian"},
      "flag '--mode' must be one of train, eval, infer, train_eval, prepare, bench, plan, doctor, "
-     "runs, diff, show, not 'trian'; meaning: what to do: train, eval, infer, train_eval, prepare, "
-     "bench, plan, doctor, runs, diff or show"},
+     "runs, diff, show, average, not 'trian'; meaning: what to do: train, eval, infer, train_eval, "
+     "prepare, average, bench, plan, doctor, runs, diff or show"},
     {"integer: word",
      {"--max_steps=many"},
      "flag '--max_steps' must be an integer, 0 .. 1000000000000000, not 'many'; meaning: training "
