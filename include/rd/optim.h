@@ -256,6 +256,8 @@ rd_code rd_optim_swap_ema(rd_optim *o, rd_status *st);
 /* What rd_optim_step reports. The caller sets the fields marked "in". */
 typedef struct rd_optim_stats {
     bool finite; /* false: a gradient or running statistic is not finite, and nothing was changed */
+    double most_norm;    /* in: nothing is changed if grad_norm is larger; 0: no limit */
+    bool spike;          /* nothing was changed for that reason; `finite` is false then, too */
     double grad_norm;    /* norm after scaling by grad_scale, before clipping and weight decay */
     double clipped_norm; /* the same norm after clipping */
     /* In, optional: an array [rd_params_n] for the gradient norm of each parameter after clipping,

@@ -254,7 +254,8 @@ static rd_code check_progress(const json_t *m, rd_status *st)
                  {"bad_in_row", 0},
                  {"diverging", 0},
                  {"all_samples", 0},
-                 {"state_updates", 0}},
+                 {"state_updates", 0},
+                 {"spiked", 0}},
       of_plateau[] = {{"wait", 0}, {"cooldown", 0}, {"cuts", 0}};
     const json_t *plateau = json_object_get(m, "plateau"),
                  *factor = json_object_get(plateau, "factor"),

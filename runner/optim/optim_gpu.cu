@@ -91,9 +91,11 @@ static __device__ float optim_gpu_lars_factor(const lars_rule &l, const rd_gpu_p
     return f < (double)FLT_MAX ? (float)f : FLT_MAX;
 }
 
-/* Fills *out and the factors of LARS. Runs with one block of threads. factor NULL: no LARS. */
-static __global__ void decide(const rd_gpu_param *param, int n, double max_norm, lars_rule lars,
-                              const double *param_w, float *factor, rd_gpu_outcome *out)
+/* Fills *out and the factors of LARS. Runs with one block of threads. factor NULL: no LARS.
+ * most_norm: the update does nothing if the norm is larger; 0: no limit. */
+static __global__ void decide(const rd_gpu_param *param, int n, double max_norm, double most_norm,
+                              lars_rule lars, const double *param_w, float *factor,
+                              rd_gpu_outcome *out)
 {
     double total = 0.0, state = 0.0, decayed = 0.0;
     const double *param_g = param_g_sq(out);
@@ -112,7 +114,7 @@ static __global__ void decide(const rd_gpu_param *param, int n, double max_norm,
     out->total = total;
     out->decayed = decayed;
     out->clip = max_norm > 0.0 && norm > max_norm ? (float)(max_norm / norm) : 1.0f;
-    out->finite = isfinite(total) && isfinite(state);
+    out->finite = isfinite(total) && isfinite(state) && !(most_norm > 0.0 && norm > most_norm);
 }
 
 /* ---- the average of the weights ---- */
@@ -276,7 +278,8 @@ static rd_code optim_gpu_open(rd_optim *o, rd_status *st)
     return st->code;
 }
 
-static rd_code first_sweep(const rd_optim *o, float scale, bool weights, rd_status *st)
+static rd_code first_sweep(const rd_optim *o, float scale, bool weights, double most_norm,
+                           rd_status *st)
 {
     const rd_optim_gpu *d = o->gpu;
     const int n = rd_params_n(o->p);
@@ -292,7 +295,7 @@ static rd_code first_sweep(const rd_optim *o, float scale, bool weights, rd_stat
     RD_TRY_OR_RETURN(RD_LAUNCH(d->gpu, st, square_params, (unsigned)n, RD_BLOCK, 0, d->param,
                                d->g_sq, weights ? d->w_sq : (double *)nullptr,
                                param_g_sq(d->outcome), d->param_w_sq));
-    return RD_LAUNCH(d->gpu, st, decide, 1, RD_BLOCK, 0, d->param, n, max_norm, lars, d->param_w_sq,
+    return RD_LAUNCH(d->gpu, st, decide, 1, RD_BLOCK, 0, d->param, n, max_norm, most_norm, lars, d->param_w_sq,
                      o->trust ? d->factor : (float *)nullptr, d->outcome);
 }
 
@@ -323,7 +326,7 @@ static rd_code optim_gpu_step(rd_optim *o, const rd_optim_job *job, rd_optim_sta
     const rd_optim_gpu *d = o->gpu;
     const int n = rd_params_n(o->p);
     RD_TRY_OR_RETURN(rd_params_sync_to_device(o->p, RD_VALUES | RD_GRADS | RD_SLOTS, st));
-    RD_TRY_OR_RETURN(first_sweep(o, job->scale, job->weights, st));
+    RD_TRY_OR_RETURN(first_sweep(o, job->scale, job->weights, stats->most_norm, st));
     RD_TRY_OR_RETURN(second_sweep(o, job, st));
     if (o->ema) {
         const int64_t trained = rd_params_trained_span(o->p);
@@ -337,6 +340,8 @@ static rd_code optim_gpu_step(rd_optim *o, const rd_optim_job *job, rd_optim_sta
     const double *g_sq = param_g_sq(d->back);
     stats->finite = d->back->finite != 0;
     stats->grad_norm = sqrt(d->back->total);
+    stats->spike = !stats->finite && isfinite(d->back->total) && stats->most_norm > 0.0 &&
+                   stats->grad_norm > stats->most_norm;
     stats->l2 = job->weights ? 0.5 * o->c.weight_decay * d->back->decayed : 0.0;
     for (int i = 0; i < n && stats->param_norm; i++)
         o->g_norm[i] = rd_params_at(o->p, i)->flags & RD_PARAM_STATE ? 0.0 : sqrt(g_sq[i]);

@@ -315,6 +315,8 @@ static rd_code cpu_step(rd_optim *o, const rd_optim_job *job, rd_optim_stats *st
      * values that change now. */
     if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st));
     stats->finite = gather_norms(o, job->weights, stats);
+    stats->spike = stats->finite && stats->most_norm > 0.0 && stats->grad_norm > stats->most_norm;
+    stats->finite &= !stats->spike;
     const double clip = rd_optim_report(o, stats);
     if (stats->finite) {
         s.norms = false;

@@ -220,6 +220,8 @@ static void write_metrics(recorder *c, const step_record *s)
                               json_integer((json_int_t)s->epoch_samples_hash));
     add_int(o, "targets", s->targets);
     add_int(o, "skipped", (double)s->skipped);
+    if (c->run->config.spike_loss_z > 0.0 || c->run->config.spike_norm_z > 0.0)
+        add_int(o, "spiked", (double)s->spiked);
     add_int(o, "read_retries", s->read_retries);
     add_int(o, "step_memory_bytes", s->step_bytes);
     add_real(o, "time", rd_wall_s());

@@ -35,7 +35,7 @@ typedef struct step_record {
 
     /* this epoch and this run: the samples show that each one comes once */
     int64_t epoch_samples, epoch_samples_hash;
-    int64_t skipped;
+    int64_t skipped, spiked;
     double read_retries; /* in this window, on all ranks */
 } step_record;
 

@@ -9,6 +9,7 @@
 #include "finite.h"
 #include "meaning.h"
 #include "replicas.h"
+#include "spikes.h"
 #include "rd/checkpoint.h"
 #include "rd/npz.h"
 #include "rd/file.h"
@@ -87,6 +88,24 @@ static void describe_evaluation(const rd_run *r, json_t *m)
                                         (int)e->figure.higher_is_better, "loss", e->loss));
 }
 
+/* Returns the last values of a figure, oldest first. */
+static json_t *describe_spikes(const run_spikes *s)
+{
+    json_t *list = json_array();
+    for (int64_t k = s->n < RUN_SPIKES ? 0 : s->n - RUN_SPIKES; k < s->n; k++)
+        (void)json_array_append_new(list, json_real(s->x[k % RUN_SPIKES]));
+    return list;
+}
+
+/* Reads them. Their number does not count beyond the list. */
+static run_spikes spikes_of(const json_t *list)
+{
+    run_spikes s = {0};
+    for (size_t i = 0; i < json_array_size(list); i++)
+        spikes_add(&s, json_number_value(json_array_get(list, i)));
+    return s;
+}
+
 static json_t *resume_describe(const rd_run *r)
 {
     char src[20], tgt[20];
@@ -115,6 +134,9 @@ static json_t *resume_describe(const rd_run *r)
     if (p->state_updates != p->updates)
         (void)json_object_set_new(m, "state_updates", json_integer((json_int_t)p->state_updates));
     describe_evaluation(r, m);
+    if (p->spiked > 0) (void)json_object_set_new(m, "spiked", json_integer((json_int_t)p->spiked));
+    if (p->losses.n > 0) (void)json_object_set_new(m, "losses", describe_spikes(&p->losses));
+    if (p->norms.n > 0) (void)json_object_set_new(m, "norms", describe_spikes(&p->norms));
     if (r->train_data)
         (void)json_object_set_new(
             m, "data",
@@ -566,6 +588,9 @@ static void take_progress(rd_run *r, const rd_ckpt *c)
         .step = c->step,
         .updates = meta_int(m, "updates", c->step),
         .skipped = meta_int(m, "skipped", 0),
+        .spiked = meta_int(m, "spiked", 0),
+        .losses = spikes_of(json_object_get(m, "losses")),
+        .norms = spikes_of(json_object_get(m, "norms")),
         .skipped_in_row = meta_int(m, "skipped_in_row", 0),
         .bad_in_row = meta_int(m, "bad_in_row", 0),
         .diverging = meta_int(m, "diverging", 0),

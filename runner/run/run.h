@@ -110,6 +110,7 @@ typedef struct run_config {
     bool reset_optimizer;
     int64_t nonfinite_limit;
     double divergence_limit;
+    double spike_loss_z, spike_norm_z; /* 0: off */
     int64_t histogram_frequency;
     int64_t image_frequency;
     bool print_samples;
@@ -166,6 +167,13 @@ typedef struct run_evaluated {
     double loss;
 } run_evaluated;
 
+/* The last values of a figure of the steps; value k is x[k % RUN_SPIKES]. */
+enum { RUN_SPIKES = 128 };
+typedef struct run_spikes {
+    int64_t n; /* number of values so far */
+    double x[RUN_SPIKES];
+} run_spikes;
+
 /* Largest number of parts of an epoch (rd_order_part), the present one included. */
 enum { RUN_PARTS = 256 };
 
@@ -180,6 +188,8 @@ typedef struct run_progress {
      * of the best checkpoint was restored */
     int64_t state_updates;
     int64_t skipped; /* number of steps whose gradient was not finite */
+    int64_t spiked;  /* number of steps that were skipped for their loss or gradient norm */
+    run_spikes losses, norms; /* of the keys spike_loss_z and spike_norm_z; see spikes.h */
     /* number of steps in a row, up to this one, that were skipped; and of those among them that a
      * smaller loss_scale would not have saved */
     int64_t skipped_in_row, bad_in_row;

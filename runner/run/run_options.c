@@ -200,6 +200,11 @@ static const rd_option run_rows[] = {
         "the run ends with exit code 7 when the loss per target stays above this many times "
         "its reference for 100 steps. Reference: ln(classes), or the lowest mean so far if "
         "that is larger. 0: never"),
+    RD_OPT_REAL(run_config, spike_loss_z, spike_loss_z, "0", 0, 11,
+                "a step whose loss per target has a z-score above this among the last 128 steps "
+                "makes no update, as in llm.c; it is counted. 0: off"),
+    RD_OPT_REAL(run_config, spike_norm_z, spike_norm_z, "0", 0, 11,
+                "the same for the norm of the gradient, before clipping"),
     RD_OPT_INT(run_config, histogram_frequency, histogram_frequency, "500", 0, 1e12,
                "steps between histograms of weights and gradients; 0: none"),
     RD_OPT_INT(run_config, image_frequency, image_frequency, "500", 0, 1e12,

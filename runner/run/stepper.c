@@ -21,6 +21,7 @@
 #include "device.h"
 #include "exchange.h"
 #include "fault.h"
+#include "spikes.h"
 #include "rd/hash.h"
 #include "rd/input.h"
 #include "rd/vec.h"
@@ -496,6 +497,11 @@ static rd_code leave_step(stepper *s, const run_progress *before, rd_status *st)
     return st->code;
 }
 
+double stepper_loss_per_target(const step_sums *sum)
+{
+    return sum->targets > 0.0 && sum->nll > 0.0 ? sum->nll / sum->targets : sum->loss / sum->weight;
+}
+
 rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
                      rd_optim_stats *stats, rd_status *st)
 {
@@ -549,15 +555,24 @@ rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
     r->progress.step++;
     r->progress.samples_hash =
         (int64_t)(((uint64_t)r->progress.samples_hash + (uint64_t)out->hash) & INT64_MAX);
-    stats->finite = false;
+    stats->finite = stats->spike = false;
     stats->grad_norm = stats->clipped_norm = NAN;
+    const run_config *c = &r->config;
+    const double loss = stepper_loss_per_target(out),
+                 most = spikes_most(&r->progress.norms, c->spike_norm_z);
+    const bool high = loss > spikes_most(&r->progress.losses, c->spike_loss_z);
+    stats->most_norm = isfinite(most) ? most : 0.0;
     /* The sums are the same bytes on every rank, so either all ranks skip the step or none. */
-    if (isfinite(out->loss) && out->weight > 0.0)
+    if (isfinite(out->loss) && out->weight > 0.0 && !high)
         RD_TRY(stepper_update(s, lr, 1.0 / (r->progress.loss_scale * out->weight), stats, st));
+    stats->spike |= high;
     r->progress.updates += stats->finite;
     r->progress.state_updates += stats->finite;
-    r->progress.skipped += !stats->finite;
-    device_adapt_scale(r, stats->finite);
+    r->progress.spiked += stats->spike;
+    r->progress.skipped += !stats->finite && !stats->spike;
+    if (c->spike_loss_z > 0.0) spikes_add(&r->progress.losses, loss);
+    if (c->spike_norm_z > 0.0) spikes_add(&r->progress.norms, stats->grad_norm);
+    device_adapt_scale(r, stats->finite || stats->spike);
     RD_TRY(deal_times(s, st));
     times_enter(r, TIMES_NONE); /* printing and recording are no part of the update */
 done:

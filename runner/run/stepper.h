@@ -104,9 +104,12 @@ double stepper_step_share(const stepper *s);
 /* Is no batch left before n_epochs? */
 bool stepper_done(const stepper *s);
 
+/* Returns the loss per target of a step. A model without a likelihood gives its loss. */
+double stepper_loss_per_target(const step_sums *sum);
+
 /* Collective. Computes the gradients of iter_size global batches, sums them over the ranks, and
  * makes one update. *in carries this rank's requests (stop, save), *out the sums of all ranks.
- * stats->finite false: all ranks skipped the step. If a rank cannot read its samples, it goes on
+ * stats->finite false: all ranks skipped the step; stats->spike says why. If a rank cannot read its samples, it goes on
  * without any; the sums tell the other ranks, and all of them fail with `whole` set. */
 rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
                      rd_optim_stats *stats, rd_status *st);

@@ -121,11 +121,33 @@ static void report_skip(trainer *t, bool scaling)
         rd_warn(r->log, "%s", line);
 }
 
+/* Reports a step that was skipped for its loss or the norm of its gradient. */
+static void report_spike(trainer *t, const step_sums *sum, const rd_optim_stats *stats)
+{
+    rd_run *r = t->run;
+    t->n_spiked++;
+    if (r->world->rank != 0) return;
+    rd_live(r->log, NULL);
+    rd_warn(r->log,
+            "step %" PRId64 " makes no update: its %s %.4g is a spike (%s, %" PRId64 " in all)",
+            r->progress.step,
+            stats->most_norm > 0.0 && stats->grad_norm > stats->most_norm ? "gradient norm"
+                                                                          : "loss per target",
+            stats->most_norm > 0.0 && stats->grad_norm > stats->most_norm
+                ? stats->grad_norm
+                : stepper_loss_per_target(sum),
+            stats->most_norm > 0.0 && stats->grad_norm > stats->most_norm ? "spike_norm_z"
+                                                                          : "spike_loss_z",
+            r->progress.spiked);
+}
+
 /* Counts a step that was done or skipped. scale: the loss scale of the step. */
-static void count_step(trainer *t, const step_sums *sum, bool finite, double scale)
+static void count_step(trainer *t, const step_sums *sum, const rd_optim_stats *stats, double scale)
 {
     rd_run *r = t->run;
     run_progress *at = &r->progress;
+    const bool finite = stats->finite || stats->spike;
+    if (stats->spike) report_spike(t, sum, stats);
     const bool scaling = device_scales_loss(r) && isfinite(sum->loss) && scale > 1.0;
     if (finite) {
         at->skipped_in_row = at->bad_in_row = 0;
@@ -138,17 +160,11 @@ static void count_step(trainer *t, const step_sums *sum, bool finite, double sca
     report_skip(t, scaling);
 }
 
-/* Returns the loss per target of a step. A model without a likelihood gives its loss. */
-static double loss_per_target(const step_sums *sum)
-{
-    return sum->targets > 0.0 && sum->nll > 0.0 ? sum->nll / sum->targets : sum->loss / sum->weight;
-}
-
 /* Fails if the loss has been above its limit for too long. All ranks hold the same sums. */
 static rd_code check_divergence(trainer *t, const step_sums *sum, rd_status *st)
 {
     rd_run *r = t->run;
-    const double limit = r->config.divergence_limit, loss = loss_per_target(sum);
+    const double limit = r->config.divergence_limit, loss = stepper_loss_per_target(sum);
     const int64_t before = r->progress.diverging;
     if (!isfinite(loss)) return RD_OK; /* such a step is skipped */
     (void)divergence_add(&t->divergence, limit, loss, &r->progress.diverging);
@@ -183,6 +199,9 @@ static void report_trouble(const trainer *t)
             "%" PRId64 " of the %" PRId64
             " step%s of this run %s skipped: the gradient was not finite",
             t->n_skipped, t->n_steps, RD_S(t->n_steps), t->n_skipped == 1 ? "was" : "were");
+    if (t->n_spiked > 0)
+        rd_info(r->log, "%" PRId64 " of the %" PRId64 " step%s of this run made no update: spikes",
+                t->n_spiked, t->n_steps, RD_S(t->n_steps));
     if (t->n_bad_evals > 0)
         rd_warn(r->log, "%" PRId64 " evaluation%s of this run %s not finite", t->n_bad_evals,
                 RD_S(t->n_bad_evals), t->n_bad_evals == 1 ? "was" : "were");
@@ -309,7 +328,7 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
         t->mine = (times_window){0};
     }
     if (root) train_record(t, &sum, &stats, lr, due);
-    count_step(t, &sum, stats.finite, scale);
+    count_step(t, &sum, &stats, scale);
     RD_TRY(check_divergence(t, &sum, st));
     train_end_step_of_epoch(t, &sum, done_before);
     trace_step_end(r);

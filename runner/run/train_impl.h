@@ -26,9 +26,9 @@ typedef struct trainer {
     int64_t last_step;  /* the run ends after this step */
     int64_t saved_step; /* step of the newest checkpoint; -1: none */
     int64_t next_save_ns, last_save_ns, last_live_ns, looked_ns;
-    int64_t failed_saves;                  /* in a row */
-    bool save_due;                         /* a periodic save waits for a step that is finite */
-    int64_t n_skipped, n_bad, n_bad_evals; /* of this run */
+    int64_t failed_saves; /* in a row */
+    bool save_due;        /* a periodic save waits for a step that is finite */
+    int64_t n_skipped, n_bad, n_bad_evals, n_spiked; /* of this run */
     divergence divergence;
     /* sums since the last record, and since the epoch began */
     train_window since_record, since_epoch;

@@ -76,6 +76,7 @@ static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_s
                        .epoch_samples = r->progress.samples,
                        .epoch_samples_hash = r->progress.samples_hash,
                        .skipped = r->progress.skipped,
+                       .spiked = r->progress.spiked,
                        .read_retries = w->retries,
                        .ranks = r->world->size > 1 ? &t->ranks : NULL,
                        .comm_algorithm = t->stepper.comm.algorithm,

@@ -642,6 +642,34 @@ static void test_ema(void **state)
     }
 }
 
+/* A norm above the limit of the caller changes nothing; a norm at the limit does. */
+static void test_most_norm(void **state)
+{
+    fixture f;
+    setup(&f, *state, 2, 1.0, 0, 0);
+    fill(&f, rd_params_values(f.p), 5, false);
+    fill(&f, rd_params_grads(f.p), 6, false);
+    float *w = malloc(span_bytes(&f)), *g = malloc(span_bytes(&f));
+    memcpy(w, rd_params_values(f.p), span_bytes(&f));
+    memcpy(g, rd_params_grads(f.p), span_bytes(&f));
+    rd_optim_stats s = {.most_norm = 1e-3};
+    update(f.o, f.p, 1, 0.01, 1.0, &s);
+    assert_false(s.finite);
+    assert_true(s.spike && s.grad_norm > 1.0);
+    assert_memory_equal(rd_params_values(f.p), w, span_bytes(&f));
+    assert_memory_equal(rd_params_grads(f.p), g, span_bytes(&f));
+    s = (rd_optim_stats){.most_norm = s.grad_norm};
+    update(f.o, f.p, 1, 0.01, 1.0, &s);
+    assert_true(s.finite && !s.spike);
+    assert_memory_not_equal(rd_params_values(f.p), w, span_bytes(&f));
+    rd_params_grads(f.p)[rd_params_at(f.p, 0)->offset + 3] = NAN; /* this is no spike */
+    update(f.o, f.p, 2, 0.01, 1.0, &s);
+    assert_true(!s.finite && !s.spike);
+    free(w);
+    free(g);
+    teardown(&f);
+}
+
 /* Without the key there is no slot and nothing to exchange. */
 static void test_no_ema(void **state)
 {
@@ -665,4 +693,5 @@ RD_TESTS("optim_step", EACH(test_not_finite), EACH(test_threads), EACH(test_zero
          EACH(test_cuts), TEST(test_norms), TEST(test_lars_keeps_gradients),
          TEST(test_adam_first_step), EACH(test_state), TEST(test_weight_decay),
          TEST(test_decoupled), TEST(test_adamw_first_step), TEST(test_exclusions),
-         TEST(test_checksums), EACH(test_ema), TEST(test_no_ema), TEST(test_registry))
+         TEST(test_checksums), EACH(test_ema), TEST(test_no_ema), EACH(test_most_norm),
+         TEST(test_registry))
