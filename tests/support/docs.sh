@@ -59,6 +59,7 @@ docker/MESSAGES.md     15360
 docker/MESSAGES_GPU.md  6144
 logs/README.md          7680
 logs/METRICS.md         6144
+logs/CHECKPOINTS.md     6144
 logs/FAULTS.md          6144
 logs/RUNS.md            4096
 models/README.md        5120
