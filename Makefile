@@ -83,7 +83,6 @@ FAULTS := $(BUILD)/tests/support/io_faults.so
 SHELLS := $(wildcard tests/unit/*.sh tests/scripts/*.sh tests/golden/*.sh tests/mpi/*.sh tests/fault/*.sh $(if $(CUDA),tests/gpu/*.sh))
 
 ifneq ($(SENTENCEPIECE),)
-  CPPFLAGS += -DRD_SENTENCEPIECE='"$(SENTENCEPIECE)"'
   LDLIBS   += -Wl,--as-needed $(shell pkg-config --libs sentencepiece) -lstdc++ -Wl,--no-as-needed
 endif
 ifneq ($(CUDA),)
@@ -146,6 +145,9 @@ $(BUILD)/gen/dnnl.ok: $(BUILD)/flags
 
 # After a commit, make compiles only the files that contain the version.
 $(patsubst %,$(BUILD)/%.o,$(shell grep -l RD_COMMIT $(SRC) runner/main.c 2>/dev/null)): private CPPFLAGS += -include version.h
+
+$(patsubst %,$(BUILD)/%.c.o,runner/text/schemes/sentencepiece tests/unit/subword_sentencepiece): \
+    private CPPFLAGS += $(SENTENCEPIECE:%=-DRD_SENTENCEPIECE='"%"')
 
 $(BUILD)/%.c.o: %.c $(BUILD)/flags | $(GEN) $(BUILD)/gen/dnnl.ok
 	@mkdir -p $(@D)

@@ -1,11 +1,9 @@
-/* subword_tool.c -- one call of a subword scheme for scripts, and its speed.
+/* subword_tool.c -- one call of a subword scheme, for scripts.
  *
  *     subword_tool train KIND SIZE MIN_COUNT TEXT MODEL    trains from the lines of a text
  *     subword_tool encode KIND MODEL TEXT                  writes the ids of the whole text, 16 bits each
  *     subword_tool segment KIND MODEL TEXT                 writes the pieces of each line
- *     subword_tool speed KIND MODEL TEXT                   prints MB/s of one core, the best of five passes
  *     subword_tool write KIND MODEL OTHER                  writes the model again */
-#include "rd/clock.h"
 #include "rd/file.h"
 #include "rd/subword.h"
 #include <errno.h>
@@ -40,42 +38,19 @@ static void write_ids(const rd_subword *s, rd_subword_scratch *w, const text *t)
     free(ids.at);
 }
 
-/* Segments all lines. print: writes the pieces. Returns the bytes of the lines. */
-static int64_t segment(const rd_subword *s, rd_subword_scratch *w, text *t, bool print)
+/* Prints the pieces of each line. */
+static void segment(const rd_subword *s, rd_subword_scratch *w, text *t)
 {
     rd_status st = {0};
     rd_strbuf out = {0};
     const char *line;
     size_t n;
-    int64_t bytes = 0;
-    for (t->used = 0; next_line(t, &line, &n, &st) == RD_OK && line; bytes += (int64_t)n + 1) {
+    while (next_line(t, &line, &n, &st) == RD_OK && line) {
         rd_strbuf_reset(&out);
         rd_subword_segment(s, w, line, n, &out);
-        if (print) puts(rd_strbuf_str(&out));
+        puts(rd_strbuf_str(&out));
     }
     rd_strbuf_release(&out);
-    return bytes;
-}
-
-static void speed(const rd_subword *s, rd_subword_scratch *w, text *t)
-{
-    double lines = 0.0, whole = 0.0;
-    for (int pass = 0; pass < 5; pass++) {
-        int64_t start = rd_now_ns();
-        const double mb = (double)segment(s, w, t, false) / 1e6;
-        double s_pass = (double)(rd_now_ns() - start) / 1e9;
-        if (mb / s_pass > lines) lines = mb / s_pass;
-        if (rd_subword_size(s) == 0) continue;
-        rd_subword_ids ids = {0};
-        start = rd_now_ns();
-        rd_subword_encode(s, w, t->at, t->n, &ids);
-        s_pass = (double)(rd_now_ns() - start) / 1e9;
-        if (mb / s_pass > whole) whole = mb / s_pass;
-        free(ids.at);
-    }
-    printf("%s: segment %.1f MB/s", rd_subword_kind(s), lines);
-    if (whole > 0.0) printf(", encode %.1f MB/s", whole);
-    puts("");
 }
 
 int main(int argc, char **argv)
@@ -98,8 +73,7 @@ int main(int argc, char **argv)
         if (strcmp(what, "write") == 0) goto done;
         RD_TRY(rd_file_read(argv[4], RD_EDATA, &t.at, &t.n, &st));
         if (strcmp(what, "encode") == 0) write_ids(s, w, &t);
-        if (strcmp(what, "segment") == 0) (void)segment(s, w, &t, true);
-        if (strcmp(what, "speed") == 0) speed(s, w, &t);
+        if (strcmp(what, "segment") == 0) segment(s, w, &t);
     } else {
         rd_fail(&st, RD_EUSAGE, "see the head of tests/support/subword_tool.c");
     }
