@@ -229,7 +229,7 @@ asan-programs:
 	@$(MAKE) --no-print-directory $(ASAN) programs
 # Without OpenMP: ThreadSanitizer does not see the barriers of libgomp, and would report each loop.
 TSAN := VARIANT=tsan SAN=thread OPT=-O1 OPENMP=-fopenmp-simd
-TSAN_T := unit/barrier unit/watch unit/image_data unit/image_batches mpi/flow mpi/watch mpi/image_data
+TSAN_T := unit/barrier unit/subword_threads unit/watch unit/image_data unit/image_batches mpi/flow mpi/watch mpi/image_data
 tsan: ## tests of the code with threads (exchange, watch, image workers) under ThreadSanitizer
 	@$(MAKE) --no-print-directory $(TSAN) T='$(or $(T),$(TSAN_T))' test
 mutate: ## changes the program in one place at a time: a test must fail each time (half an hour): make mutate [N="3 schedule"]

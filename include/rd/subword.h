@@ -85,7 +85,8 @@ void rd_subword_segment(const rd_subword *s, rd_subword_scratch *w, const char *
                         rd_strbuf *out);
 /* Appends the text of the pieces, which have one space between them. A piece that is not of the
  * model, such as <unk>, is kept as it is. Bytes that are not UTF-8 become U+FFFD. Out of memory
- * sets out->failed. Threads may call it without a scratch. */
+ * sets out->failed. Threads may call it without a scratch. sentencepiece writes U+2047 for its
+ * unknown piece. */
 void rd_subword_join(const rd_subword *s, const char *pieces, size_t n, rd_strbuf *out);
 
 /* Returns the number of ids of the model. 0: the scheme has none (none, bpe, char without a

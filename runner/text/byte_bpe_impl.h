@@ -1,4 +1,4 @@
-/* byte_bpe_impl.h -- the inside of a byte-level BPE model, for its readers, its writer and its use. */
+/* byte_bpe_impl.h -- the inside of a byte-level BPE model: for its readers, its writer, its use. */
 #ifndef RD_BYTE_BPE_IMPL_H
 #define RD_BYTE_BPE_IMPL_H
 

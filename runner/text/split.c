@@ -226,12 +226,20 @@ void rd_split_work_free(rd_split_work *w)
     free(w);
 }
 
+static char library_text[80] = "PCRE2 ";
+static pthread_once_t library_once = PTHREAD_ONCE_INIT;
+
+static void library_ask(void)
+{
+    const size_t name = strlen(library_text);
+    if (pcre2_config(PCRE2_CONFIG_VERSION, NULL) < (int)(sizeof library_text - name))
+        (void)pcre2_config(PCRE2_CONFIG_VERSION, library_text + name);
+}
+
 const char *rd_split_library(void)
 {
-    static char text[80] = "PCRE2 ";
-    if (text[6] == '\0' && pcre2_config(PCRE2_CONFIG_VERSION, NULL) < (int)sizeof text - 6)
-        (void)pcre2_config(PCRE2_CONFIG_VERSION, text + 6);
-    return text;
+    (void)pthread_once(&library_once, library_ask);
+    return library_text;
 }
 
 /* ---- splitting ---- */

@@ -1,4 +1,4 @@
-/* strings.h -- a set of byte strings, each stored once, with ids 0, 1, ... in the order of adding. */
+/* strings.h -- a set of byte strings, each stored once. Ids 0, 1, ... have the order of adding. */
 #ifndef RD_STRINGS_H
 #define RD_STRINGS_H
 

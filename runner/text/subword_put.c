@@ -6,6 +6,7 @@
 
 void rd_subword_put_all(rd_subword_ids *out, const int32_t *id, size_t n)
 {
+    if (n == 0) return;
     if (out->n + n > out->cap) {
         const size_t cap = (out->n + n) * 2 + 256;
         int32_t *p = realloc(out->at, cap * sizeof *p);

@@ -1,5 +1,5 @@
-/* tokenizer_json.c -- reads and writes the tokenizer.json of Hugging Face's tokenizers, as far as it
- * is byte-level BPE: GPT-2, Llama 3, Qwen 2 without its normalizer, and tokenizers trained here.
+/* tokenizer_json.c -- reads and writes the tokenizer.json of Hugging Face's tokenizers, as far as
+ * it is byte-level BPE: GPT-2, Llama 3, Qwen 2 without its normalizer, tokenizers trained here.
  *
  * What would change ids and is not known here is an error: another model, a normalizer, other
  * pre-tokenizers. The template that adds tokens at the ends of a text (post_processor) is left

@@ -1,8 +1,9 @@
-/* tokenizer.c -- fuzz target: reads any bytes as the file of a byte-level BPE model: tokenizer.json,
- * merges.txt, .tiktoken.
+/* tokenizer.c -- fuzz target: reads any bytes as the file of a byte-level BPE model, one of
+ * tokenizer.json, merges.txt and .tiktoken.
  *
  * A model that opens splits each text into pieces whose bytes are the text's, and has an id for
- * each piece. Written as a tokenizer.json it opens again, and gives a text back that is the same. */
+ * each piece. Written as a tokenizer.json it opens again. A tokenizer.json is then the same
+ * model. */
 #include "../../runner/text/byte_bpe_impl.h"
 #include "fuzz_files.h"
 #include "rd/subword.h"

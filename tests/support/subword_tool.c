@@ -1,7 +1,7 @@
 /* subword_tool.c -- one call of a subword scheme, for scripts.
  *
  *     subword_tool train KIND SIZE MIN_COUNT TEXT MODEL    trains from the lines of a text
- *     subword_tool encode KIND MODEL TEXT                  writes the ids of the whole text, 16 bits each
+ *     subword_tool encode KIND MODEL TEXT                  writes the ids, 16 bits each
  *     subword_tool segment KIND MODEL TEXT                 writes the pieces of each line
  *     subword_tool write KIND MODEL OTHER                  writes the model again */
 #include "rd/file.h"

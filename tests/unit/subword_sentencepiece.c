@@ -1,4 +1,4 @@
-/* subword_sentencepiece.c -- SentencePiece: the ids and texts of PyPI's sentencepiece for its models
+/* subword_sentencepiece.c -- SentencePiece: ids and texts of PyPI's sentencepiece for its models
  * (tests/support/make_subword_golden.py), and training. Without the library: the message. */
 #include "rd/file.h"
 #include "rd/hash.h"

@@ -2,7 +2,7 @@
  *
  * Every piece is one character, so what has more than one is free for escapes, and every text comes
  * back byte for byte:
- *   space U+2581; U+2581 itself \U+2581; LF \n; CR \r; tab \t; NUL \0; a byte that is not UTF-8 \xHH
+ *   space U+2581; U+2581 itself \U+2581; LF \n; CR \r; tab \t; NUL \0; a byte not UTF-8 \xHH
  * where \ is a backslash. A backslash of the text is a piece of one character, as it is.
  *
  * The model is a text file: the line "#run_dist characters 1", then one piece a line, sorted by

@@ -1,5 +1,5 @@
-/* sentencepiece_lib.h -- the calls of the C++ library SentencePiece that sentencepiece.c needs, as C
- * functions. Built only if the library is installed. */
+/* sentencepiece_lib.h -- the calls of the C++ library SentencePiece that sentencepiece.c needs, as
+ * C functions. Built only if the library is installed. */
 #ifndef RD_SENTENCEPIECE_LIB_H
 #define RD_SENTENCEPIECE_LIB_H
 
