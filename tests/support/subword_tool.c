@@ -1,6 +1,7 @@
 /* subword_tool.c -- one call of a subword scheme, for scripts.
  *
  *     subword_tool train KIND SIZE MIN_COUNT TEXT MODEL    trains from the lines of a text
+ *     subword_tool train_whole KIND SIZE MIN_COUNT TEXT MODEL    the whole text is one line
  *     subword_tool encode KIND MODEL TEXT                  writes the ids, 16 bits each
  *     subword_tool segment KIND MODEL TEXT                 writes the pieces of each line
  *     subword_tool write KIND MODEL OTHER                  writes the model again */
@@ -14,6 +15,7 @@
 typedef struct text {
     char *at; /* owned */
     size_t n, used;
+    bool whole; /* the text is one line */
 } text;
 
 static rd_code next_line(void *ctx, const char **line, size_t *n, rd_status *st)
@@ -21,7 +23,7 @@ static rd_code next_line(void *ctx, const char **line, size_t *n, rd_status *st)
     text *t = ctx;
     (void)st;
     *line = t->used < t->n ? t->at + t->used : NULL;
-    const char *end = *line ? memchr(*line, '\n', t->n - t->used) : NULL;
+    const char *end = *line && !t->whole ? memchr(*line, '\n', t->n - t->used) : NULL;
     *n = end ? (size_t)(end - *line) : t->n - t->used;
     t->used += *n + 1;
     return RD_OK;
@@ -60,7 +62,8 @@ int main(int argc, char **argv)
     rd_subword *s = NULL;
     rd_subword_scratch *w = NULL;
     const char *what = argc > 4 ? argv[1] : "";
-    if (argc == 7 && strcmp(what, "train") == 0) {
+    if (argc == 7 && strncmp(what, "train", 5) == 0) {
+        t.whole = strcmp(what, "train_whole") == 0;
         const rd_subword_lines lines = {&t, next_line, 0};
         const rd_subword_training how = {.size = strtoll(argv[3], NULL, 10),
                                          .min_count = strtoll(argv[4], NULL, 10)};

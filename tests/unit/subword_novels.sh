@@ -35,11 +35,19 @@ head -c 300000 "$novels" > "$work/part"
 check "bpe: 300 merges" c26014cd4400f4e8 "$("$tools/make_bpe" learn 300 "$work/part" | tee "$work/codes" | hash)"
 # The text ends inside a line; make_bpe ends it.
 check "bpe: its pieces" 2d78e3d10240c589 "$("$tools/make_bpe" apply "$work/codes" "$work/part" | head -c -1 | hash)"
-# Hugging Face's trainer, with the lines as texts: 768 merges, 1,463,512 ids.
-"$tools/subword_tool" train byte_bpe 1024 1 "$novels" "$work/tokenizer.json"
-check "byte_bpe: 768 merges" f1b0356f9921e7f5 \
-    "$(sed -n '/"merges": \[/,$p' "$work/tokenizer.json" | sed -n 's/^ *"\(.*\)"\(,\|\]}\)$/\1/p' | sed 's/\\\(.\)/\1/g' | hash)"
-check "byte_bpe: bytes of the ids" 2927024 "$("$tools/subword_tool" encode byte_bpe "$work/tokenizer.json" "$novels" | wc -c)"
+merges() { # the hash of the merges
+    sed -n '/"merges": \[/,$p' "$work/tokenizer.json" | sed -n 's/^ *"\(.*\)"\(,\|\]}\)$/\1/p' | sed 's/\\\(.\)/\1/g' | hash
+}
+# Hugging Face's trainer, with the lines as texts, and with one text.
+while read -r how hash bytes; do
+    "$tools/subword_tool" "$how" byte_bpe 1024 1 "$novels" "$work/tokenizer.json"
+    check "byte_bpe, $how: 768 merges" "$hash" "$(merges)"
+    check "byte_bpe, $how: bytes of the ids" "$bytes" \
+        "$("$tools/subword_tool" encode byte_bpe "$work/tokenizer.json" "$novels" | wc -c)"
+done << 'END'
+train f1b0356f9921e7f5 2927024
+train_whole 8dcce91f1a2706b0 2926614
+END
 if [ -f "$gpt2/vocab.bpe" ]; then
     check "GPT-2: the ids" f964fade1be80fcd "$("$tools/subword_tool" encode byte_bpe "$gpt2/vocab.bpe" "$novels" | hash)"
     "$tools/subword_tool" write byte_bpe "$gpt2/vocab.bpe" "$work/gpt2.json"
