@@ -263,8 +263,11 @@ static void make_again(void)
                           "a b\r\n");
     for (int i = 1; i < 300; i++) {
         const int to = i < 200 ? 0 : 1;
-        if (i == 200) rd_strbuf_puts(&b[1], "\xEF\xBB\xBF");
-        for (int k = 0; k < 1 + i * 7 % 50; k++)
+        if (i == 199) rd_strbuf_puts(&b[0], "c dd "); /* the last line of the first file */
+        if (i == 200)
+            rd_strbuf_puts(&b[1], "\xEF\xBB\xBF"
+                                  "c dd ");
+        for (int k = 0; k < (i == 199 || i == 200 ? 1 : 1 + i * 7 % 50); k++)
             rd_strbuf_printf(&b[to], "%s%s", k ? " " : "",
                              (i + k) % 5 == 0 ? "\xC3"
                              : (i + k) % 3    ? "a"
@@ -344,7 +347,7 @@ static struct space_row {
 } space_rows[] = {
     {"blanks", "a  b", false},
     {"a TAB", "a\tb", true},
-    {"a TAB behind eight bytes", "abcdefgh\tb", true},
+    {"a TAB behind eight bytes", "abcdefgh\tbcdefghijk", true},
     {"a TAB in the last byte but one", "abcdefghijklmn\tb", true},
     {"at the end, where it is removed", "a b \t", false},
     {"no-break space",
@@ -389,15 +392,14 @@ static void check_space_row(void **state)
 }
 
 /* ---- vocabularies that are made ---- */
-static const char source_text[] = "b a\nc b  c\n\nz\xC3\xA4 c\tc za\n",
-                  target_text[] = "x\n"
-                                  "c\nq\nx c\n";
+static const char source_text[] = "b a\nc b  c\n\nz\xC3\xA4 c\tc za\n";
+static const char target_text[] = "x\nc\nq\nx c\n";
 
 static struct made_row {
     const char *name, *keys, *source, *target, *shared; /* files; NULL: there is none */
 } made_rows[] = {
-    /* Counts: b 2, c 2, a 1, z\xC3\xA4 1, za 1; "c\tc" cannot be a word of the file. Ties fall by code
-     * points: U+00E4 is above 'a'. */
+    /* Counts: b 2, c 2, a 1, za 1, and 1 of z with U+00E4, which is above 'a'. A word with a TAB
+     * cannot be in the file. */
     {"ties in falling order of code points", "'subword': 'none'",
      "c\t2\nb\t2\nz\xC3\xA4\t1\nza\t1\na\t1\n", "x\t2\nc\t2\nq\t1\n", NULL},
     {"a shared one adds the counts first", "'subword': 'none', 'shared_vocab': true", NULL, NULL,
