@@ -175,7 +175,9 @@ typedef struct scorer {
     rd_data_spec spec;
     rd_strbuf text; /* of the sentence that is scored */
     bool bpe, print_unk;
-    int64_t counts[RD_METRIC_COUNTS];
+    const rd_metric_def *metric[2];
+    int n_metrics;
+    int64_t counts[2][RD_METRIC_COUNTS];
 } scorer;
 
 static rd_code reference(scorer *s, int64_t id, rd_tokens *out, rd_status *st)
@@ -196,7 +198,7 @@ done:
 }
 
 /* Counts a sentence with all its references at once. */
-static rd_code score_refs(scorer *s, int64_t id, const rd_tokens *hyp,
+static rd_code score_refs(scorer *s, const rd_metric_def *m, int64_t id, const rd_tokens *hyp,
                           int64_t counts[RD_METRIC_COUNTS], rd_status *st)
 {
     rd_tokens *refs;
@@ -205,16 +207,15 @@ static rd_code score_refs(scorer *s, int64_t id, const rd_tokens *hyp,
     RD_TRY(rd_arena_get(s->arena, (size_t)n * sizeof *refs, &refs, st));
     n = 0;
     for (int64_t i = id; i >= 0; i = s->groups.next[i]) RD_TRY(reference(s, i, &refs[n++], st));
-    s->run->metric->add_refs(counts, hyp, refs, n);
+    m->add_refs(counts, hyp, refs, n);
 done:
     return st->code;
 }
 
 /* Counts a sentence with the one of its references that scores best. */
-static rd_code score_best(scorer *s, int64_t id, const rd_tokens *hyp,
+static rd_code score_best(scorer *s, const rd_metric_def *m, int64_t id, const rd_tokens *hyp,
                           int64_t best[RD_METRIC_COUNTS], rd_status *st)
 {
-    const rd_metric_def *m = s->run->metric;
     double best_value = 0.0;
     for (int64_t i = id; i >= 0; i = s->groups.next ? s->groups.next[i] : -1) {
         int64_t counts[RD_METRIC_COUNTS] = {0};
@@ -252,15 +253,17 @@ static rd_code hypothesis(scorer *s, const rd_decoded *d, rd_tokens *out, rd_sta
 
 static rd_code score_sample(scorer *s, int64_t id, const rd_decoded *d, rd_status *st)
 {
-    int64_t counts[RD_METRIC_COUNTS] = {0};
     rd_tokens hyp = {0};
     rd_arena_reset(s->arena);
     RD_TRY(hypothesis(s, d, &hyp, st));
-    if (s->groups.next && s->run->metric->add_refs)
-        RD_TRY(score_refs(s, id, &hyp, counts, st));
-    else
-        RD_TRY(score_best(s, id, &hyp, counts, st));
-    for (int i = 0; i < RD_METRIC_COUNTS; i++) s->counts[i] += counts[i];
+    for (int k = 0; k < s->n_metrics; k++) {
+        int64_t counts[RD_METRIC_COUNTS] = {0};
+        if (s->groups.next && s->metric[k]->add_refs)
+            RD_TRY(score_refs(s, s->metric[k], id, &hyp, counts, st));
+        else
+            RD_TRY(score_best(s, s->metric[k], id, &hyp, counts, st));
+        for (int i = 0; i < RD_METRIC_COUNTS; i++) s->counts[k][i] += counts[i];
+    }
 done:
     return st->code;
 }
@@ -292,6 +295,8 @@ done:
 static rd_code score_all(rd_run *r, int64_t *ids, int64_t n, eval_result *out, rd_status *st)
 {
     scorer s = {.run = r,
+                .metric = {r->metric, r->second_metric},
+                .n_metrics = r->second_metric ? 2 : 1,
                 .bpe = run_flag(r, "bpe_used", false),
                 .print_unk = run_flag(r, "print_unk", false)};
     rd_decode_config c;
@@ -313,10 +318,15 @@ static rd_code score_all(rd_run *r, int64_t *ids, int64_t n, eval_result *out, r
                            &(decode_batches){.ids = ids, .n = n, .size = r->config.eval_batch_size},
                            &c, evaluate_score, &s, st);
     RD_TRY(run_agree(r, st));
-    RD_TRY(rd_comm_sum_i64(r->comm, s.counts, RD_METRIC_COUNTS, st));
-    memcpy(out->counts, s.counts, sizeof out->counts);
+    RD_TRY(rd_comm_sum_i64(r->comm, s.counts[0], RD_METRIC_COUNTS, st));
+    RD_TRY(rd_comm_sum_i64(r->comm, s.counts[1], RD_METRIC_COUNTS, st));
+    memcpy(out->counts, s.counts[0], sizeof out->counts);
     out->n_figures = r->metric->figures(out->counts, out->figure);
     r->metric->line(out->counts, out->line, sizeof out->line);
+    if (r->second_metric) {
+        out->n_figures += r->second_metric->figures(s.counts[1], out->figure + out->n_figures);
+        r->second_metric->line(s.counts[1], out->second_line, sizeof out->second_line);
+    }
     out->scored = true;
 done:
     free(s.groups.next);
@@ -472,6 +482,7 @@ static void evaluate_report(rd_run *r, const eval_result *v)
             console_real(v->perplexity), console_real(v->accuracy),
             rd_commas((double)v->n_samples, count), RD_S(v->n_samples), v->seconds);
     if (v->scored) rd_info(r->log, "%s", v->line);
+    if (v->second_line[0]) rd_info(r->log, "%s", v->second_line);
 }
 
 static void add_figures(json_t *o, const rd_figure *f, int n)
@@ -495,6 +506,8 @@ static json_t *as_json(const rd_run *r, const eval_result *v)
     (void)json_object_set_new(o, "targets", json_integer((json_int_t)v->n_targets));
     add_figures(o, v->figure, v->n_figures);
     if (v->scored) (void)json_object_set_new(o, "score_line", json_string(v->line));
+    if (v->second_line[0])
+        (void)json_object_set_new(o, "second_score_line", json_string(v->second_line));
     (void)json_object_set_new(o, "eval_s", json_real(v->seconds));
     if (!v->training) return o;
     (void)json_object_set_new(o, "epoch", json_real(v->epoch));

@@ -23,9 +23,10 @@ typedef struct eval_result {
     double accuracy;
     bool scored;
     int64_t counts[RD_METRIC_COUNTS];
-    rd_figure figure[RD_METRIC_FIGURES];
+    rd_figure figure[2 * RD_METRIC_FIGURES]; /* of metric, then of second_metric */
     int n_figures;
-    char line[512]; /* the metric's line for the console */
+    char line[512];        /* the metric's line for the console */
+    char second_line[512]; /* that of second_metric; "": there is none */
 
     /* images: classes */
     bool classes;          /* an image model: the following fields are valid */

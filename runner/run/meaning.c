@@ -68,6 +68,7 @@ static const char *const of_evaluation[] = {"bar_unk",
                                             "min_length",
                                             "multi_reference",
                                             "print_unk",
+                                            "second_metric",
                                             "source_file_eval",
                                             "target_file_eval",
                                             NULL};

@@ -98,6 +98,7 @@ typedef struct run_config {
     int64_t max_eval_samples;
     int64_t read_retries;
     const char *metric;
+    const char *second_metric; /* NULL: none */
     run_monitor best_monitor;
     bool multi_reference;
 
@@ -273,6 +274,7 @@ struct rd_run {
     exchange *exchange; /* NULL: nothing is trained */
     const rd_metric_def *metric;
     rd_shortlist *shortlist; /* owned; NULL: none, or not read yet */
+    const rd_metric_def *second_metric; /* NULL: none */
 
     /* state */
     run_progress progress;

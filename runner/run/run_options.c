@@ -166,6 +166,9 @@ static const rd_option run_rows[] = {
                "in all. If the fault stays, the last step is saved and the run ends with code 3"),
     RD_OPT_NAME(run_config, metric, metric, "\"bleu\"", metrics,
                 "score of decoded sentences in evaluation"),
+    RD_OPT_NAME(run_config, second_metric, second_metric, NULL, metrics,
+                "another score of the same sentences, for the records alone, such as chrf beside "
+                "sacrebleu"),
     RD_OPT_ENUM(run_config, best_monitor, best_monitor, "\"figure\"", monitors,
                 "what decides which checkpoint is best, and early stopping. figure: the first "
                 "figure of the metric (BLEU, accuracy, ...), without one the loss; loss: always "

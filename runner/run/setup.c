@@ -24,6 +24,10 @@ static rd_code find_model(rd_run *r, rd_status *st)
 static rd_code find_metric(rd_run *r, rd_status *st)
 {
     r->metric = rd_metric_find(r->config.metric);
+    if (r->config.second_metric) r->second_metric = rd_metric_find(r->config.second_metric);
+    if (r->second_metric && r->second_metric == r->metric)
+        return rd_fail(st, RD_EUSAGE, "%s: 'second_metric' is %s, as 'metric' is; leave it out",
+                       rd_config_where(r->keys, "second_metric"), r->metric->name);
     if (r->metric) return RD_OK;
     return rd_fail(st, RD_EBUG, "the metric '%s' is registered under another name",
                    r->config.metric);

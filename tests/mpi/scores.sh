@@ -97,4 +97,14 @@ for metric in sacrebleu chrf; do
             grep -o -e $figure -e Eval_BLEU_Score | sort -u"
     expect "$metric: the best checkpoint" 0 "^$best$" sh -c "cd te.$metric && ls best-*.npz"
 done
+
+# A second metric: both scores of the same sentences, each as if it were alone.
+figure() { sed -n 's/.*"'"$1"'":\([^,]*\),.*/\1/p'; }
+bleu=$(evaluate 1 sacrebleu | figure sacreBLEU) chrf=$(evaluate 1 chrf | figure chrF2)
+expect "both scores" 0 "\"sacreBLEU\":$bleu,\"chrF2\":$chrf,\"score_line\":\"sacreBLEU = .*\"second_score_line\":\"chrF2 = " \
+    evaluate 2 sacrebleu --set second_metric=chrf
+expect "the first one decides" 0 "best so far: best-[0-9]*.npz (chrF2 " ranks 1 "$PROG" --config_file=toy.json --logdir=two \
+    --mode=train_eval --max_steps=10 --set metric=chrf --set second_metric=sacrebleu
+expect "twice the same" 1 "'second_metric' is chrf, as 'metric' is; leave it out" evaluate 1 chrf --set second_metric=chrf
+expect "an unknown one" 1 "second_metric" evaluate 1 chrf --set second_metric=bleurt
 summary
