@@ -72,6 +72,8 @@ typedef struct rd_leaf_rows {
     const rd_param *param;
     const float *values;
     int64_t cols, row0, rows;
+    /* Whether the tape records: backward follows, and then an update of the parameter. */
+    bool trains;
 } rd_leaf_rows;
 
 /* Multiply n rows by rows of a parameter:
@@ -80,7 +82,8 @@ typedef struct rd_leaf_rows {
  *     rd_leaf_mul_t:  x = y W^T (+ x)
  *
  * A CPU keeps a copy of W in the library's own layout, which makes these products far faster than
- * rd_gemm for small n. If rd_backend_rounds_rows, n is rounded up to a multiple of RD_SLACK_ROWS. x
+ * rd_gemm for small n. Without such a copy it multiplies many rows in training, where the CPU has
+ * AVX-512. If rd_backend_rounds_rows, n is rounded up to a multiple of RD_SLACK_ROWS. x
  * and y must have this number of readable and writable rows, and the extra rows of the result are
  * undefined. */
 rd_code rd_leaf_mul(rd_backend *b, const rd_params *ps, const rd_leaf_rows *w, int64_t n,

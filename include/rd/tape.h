@@ -59,8 +59,14 @@ typedef struct rd_var {
     /* The parameter that this variable is the leaf of; NULL: not a leaf. */
     rd_param *param;
     bool needs_grad;
-    /* Whether the memory at v was allocated for this variable alone. */
+    /* Whether the memory at v is released with this variable. */
     bool owns_values;
+    /* Whether an op has overwritten v (rd_call_take_values): no other op may read it. */
+    bool taken;
+    /* The op that made it; NULL: none. */
+    const struct rd_op *maker;
+    /* Number of calls that got it as an input so far. */
+    int n_readers;
     /* Whether the op that made it ends in max(., 0) and its backward uses g only where v > 0. */
     bool rectified;
     /* For a rectified variable: g is already zero where v is zero. */
@@ -76,6 +82,14 @@ typedef struct rd_kernel {
     rd_code (*backward)(rd_call *c, rd_status *st);
 } rd_kernel;
 
+typedef enum rd_op_reads {
+    RD_READS_ALL,
+    /* Which elements are above 0. An element that has become 0 is not asked for again if its
+     * gradient is 0. */
+    RD_READS_SIGNS,
+    RD_READS_NOTHING
+} rd_op_reads;
+
 typedef struct rd_op {
     const char *name, *about;
     /* Checks shapes; sets rows and cols of out[]. */
@@ -90,6 +104,8 @@ typedef struct rd_op {
      * gradients of out[] afterwards: g of out[] becomes NULL, and so does a large v. Their memory
      * serves other gradients. */
     bool own_grads;
+    /* What backward reads of the values of out[]. */
+    rd_op_reads reads_out;
 } rd_op;
 
 #define RD_NARROW(i) (1u << (i))
@@ -139,6 +155,11 @@ rd_code rd_call_zero_grad(rd_call *c, int i, rd_status *st);
  * false and does nothing otherwise. The caller may change out[0]->g before the call, and until
  * backward returns. */
 bool rd_call_pass_grad(rd_call *c, int i);
+/* Makes the memory of in[i]->values that of out[0]->values, in infer: forward overwrites it. The
+ * caller overwrites an element by what has the same sign or, if its gradient becomes 0, by 0, when
+ * `signs`; else by anything. Returns false and does nothing if the maker of in[i] or another op
+ * needs the values, and on a GPU. */
+bool rd_call_take_values(rd_call *c, int i, bool signs);
 /* Returns the gradient of out[0], in backward, if out[0] is the loss at which rd_tape_backward
  * started; else NAN. Does not wait for a GPU. */
 float rd_call_loss_seed(const rd_call *c);

@@ -299,6 +299,12 @@ rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr
     }
     for (int i = 0; i < n_in; i++) {
         c->in[i] = in[i];
+        if (in[i] && in[i]->taken) {
+            rd_fail(st, RD_EBUG, "op '%s': an op has overwritten the values of input %d", op->name,
+                    i);
+            goto done;
+        }
+        if (in[i]) in[i]->n_readers++;
         needs |= in[i] && in[i]->needs_grad;
         if (!in[i] || in[i]->type == RD_FLOAT32 || (i < 32 && op->narrow >> i & 1)) continue;
         rd_fail(st, RD_EBUG,
@@ -319,11 +325,12 @@ rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr
     for (int i = 0; i < n_out; i++) {
         RD_TRY(rd_arena_zero(t->step, sizeof(rd_var), &c->out[i], st));
         c->out[i]->needs_grad = c->keep;
+        c->out[i]->maker = op;
     }
     RD_TRY(op->infer(c, st));
     for (int i = 0; i < n_out; i++) rd_assert(c->out[i]->rows >= 0 && c->out[i]->cols > 0);
     for (int i = 0; i < n_out; i++) {
-        if (c->out[i]->values) continue; /* those of an input */
+        if (c->out[i]->values) continue; /* the memory of an input */
         RD_TRY(rd_arena_get(t->device_step, bytes_of(c->out[i]), &c->out[i]->values, st));
         c->out[i]->owns_values = true;
     }
@@ -427,6 +434,21 @@ bool rd_call_pass_grad(rd_call *c, int i)
     return true;
 }
 
+bool rd_call_take_values(rd_call *c, int i, bool signs)
+{
+    rd_assert(i >= 0 && i < c->n_in);
+    rd_var *x = c->in[i], *y = c->out[0];
+    if (!x || !x->maker || !x->owns_values || x->n_readers != 1 ||
+        rd_backend_kind_of(c->be) != RD_CPU || x->type != y->type || x->layout != y->layout ||
+        x->rows != y->rows || x->cols != y->cols ||
+        x->maker->reads_out < (signs ? RD_READS_SIGNS : RD_READS_NOTHING))
+        return false;
+    y->values = x->values;
+    y->owns_values = true;
+    x->owns_values = false;
+    return x->taken = true;
+}
+
 float rd_call_loss_seed(const rd_call *c)
 {
     return c->out[0] == c->tape->loss ? c->tape->seed : NAN;
@@ -439,7 +461,13 @@ static void keep_spare(rd_tape *t, rd_call *c)
     for (int k = 0; k < c->n_out; k++) {
         rd_var *y = c->out[k];
         bool passed = false;
-        for (int i = 0; i < c->n_in; i++) passed |= c->in[i] && c->in[i]->g == y->g;
+        for (int i = 0; i < c->n_in; i++) {
+            rd_var *x = c->in[i];
+            passed |= x && x->g == y->g;
+            if (!x || !x->taken || x->values != y->values) continue;
+            x->owns_values = y->owns_values; /* the backward of its maker comes later */
+            y->owns_values = false;
+        }
         if (!passed) spare_keep(t, &y->grads, bytes_of(y));
         if (y->owns_values) spare_keep(t, &y->values, bytes_of(y));
         y->g = NULL;

@@ -52,7 +52,8 @@ RD_OP(embed) = {.name = "embed",
                 .about = "rows of a table",
                 .infer = embed_infer,
                 .kernel = RD_EVERY_BACKEND(embed_forward, embed_backward),
-                .marks_rows = true};
+                .marks_rows = true,
+                .reads_out = RD_READS_NOTHING};
 
 rd_var *rd_op_embed(rd_tape *t, rd_var *W, const int32_t *ids, int64_t n)
 {

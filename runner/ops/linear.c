@@ -84,7 +84,8 @@ RD_OP(linear) = {.name = "linear",
                  .infer = linear_infer,
                  .kernel = RD_EVERY_BACKEND(linear_forward, linear_backward),
                  .narrow = RD_NARROW(0),
-                 .own_grads = true};
+                 .own_grads = true,
+                 .reads_out = RD_READS_NOTHING};
 
 rd_var *rd_op_linear(rd_tape *t, rd_var *x, rd_var *W, rd_var *b)
 {

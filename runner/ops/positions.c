@@ -20,6 +20,7 @@ static rd_code positions_infer(rd_call *c, rd_status *st)
                            a->position[i]);
     c->out[0]->rows = x->rows;
     c->out[0]->cols = x->cols;
+    (void)rd_call_take_values(c, 0, false);
     return RD_OK;
 }
 
@@ -47,9 +48,9 @@ static void positions_rows_part(void *ctx, int64_t lo, int64_t hi)
 {
     const positions_job *j = ctx;
     for (int64_t i = lo; i < hi; i++) {
-        const float *restrict x = j->x + i * j->d, *restrict p = j->table +
-                                                                 (int64_t)j->p.row[i] * j->d;
-        float *restrict y = j->y + i * j->d;
+        const float *x = j->x + i * j->d, *p = j->table + (int64_t)j->p.row[i] * j->d;
+        float *y = j->y + i * j->d; /* may be x */
+#pragma omp simd
         for (int64_t k = 0; k < j->d; k++) y[k] = j->scale * x[k] + p[k];
     }
 }
@@ -97,7 +98,8 @@ RD_OP(positions) = {
     .infer = positions_infer,
     .kernel =
         {[RD_CPU] = {positions_forward, positions_backward}, [RD_GPU] = RD_GPU_KERNEL(positions)},
-    .own_grads = true};
+    .own_grads = true,
+    .reads_out = RD_READS_NOTHING};
 
 rd_var *rd_op_positions(rd_tape *t, const rd_positions *a, rd_var *x)
 {

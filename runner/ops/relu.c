@@ -6,6 +6,7 @@ static rd_code relu_infer(rd_call *c, rd_status *st)
     (void)st;
     rd_op_like(c->out[0], c->in[0]);
     c->out[0]->rectified = true;
+    (void)rd_call_take_values(c, 0, false);
     return RD_OK;
 }
 
@@ -36,7 +37,8 @@ RD_OP(relu) = {.name = "relu",
                .infer = relu_infer,
                .kernel = RD_EVERY_BACKEND(relu_forward, relu_backward),
                .narrow = RD_NARROW(0),
-               .own_grads = true};
+               .own_grads = true,
+               .reads_out = RD_READS_SIGNS};
 
 rd_var *rd_op_relu(rd_tape *t, rd_var *x)
 {

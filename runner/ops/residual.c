@@ -2,7 +2,9 @@
  *   y = x + z / keep where the mask is set, else x;   dx += dy,  dz += dy / keep where it is set
  *
  * A mask is a function of (seed, site, epoch, sample, position). It does not depend on the rank
- * that computes the sample, nor on the place of the row in the batch. It is stored as bits. */
+ * that computes the sample, nor on the place of the row in the batch. It is stored as bits. Where y
+ * overwrites a rectified z, and there is no x, backward needs no mask: dz is dy / keep where y is
+ * above 0. */
 #include "residual.h"
 #include <inttypes.h>
 
@@ -30,7 +32,10 @@ static rd_code residual_infer(rd_call *c, rd_status *st)
     y->rows = z->rows;
     y->cols = z->cols;
     /* The array of a parameter has no slack. */
-    if (!x && !rd_residual_drops(c) && !z->param) y->values = z->values;
+    if (!x && !rd_residual_drops(c) && !z->param)
+        y->values = z->values;
+    else
+        (void)rd_call_take_values(c, 1, !x && z->rectified);
     return RD_OK;
 }
 
@@ -92,14 +97,20 @@ static residual_job residual_job_of(const rd_call *c, const rd_residual_pass *p)
     return (residual_job){.a = c->attr, .d = d, .ld = rd_residual_mask_bytes(d), .p = *p};
 }
 
+static bool residual_by_sign(const rd_call *c)
+{
+    return !c->in[0] && c->in[1]->taken && c->in[1]->rectified;
+}
+
 static rd_code residual_forward(rd_call *c, rd_status *st)
 {
     const rd_residual_pass p = {c->in[0] ? c->in[0]->v : NULL, c->in[1]->v, c->out[0]->v};
     residual_job j = residual_job_of(c, &p);
     if (!rd_residual_drops(c)) return rd_residual_plain(c, st);
     j.key = rd_residual_key(c);
-    RD_TRY(rd_arena_get(c->kept, (size_t)(c->in[1]->rows * j.ld + 1), &j.mask, st));
-    c->saved = j.mask;
+    RD_TRY(rd_arena_get(residual_by_sign(c) ? c->scratch : c->kept,
+                        (size_t)(c->in[1]->rows * j.ld + 1), &j.mask, st));
+    if (!residual_by_sign(c)) c->saved = j.mask;
     rd_parallel(c->be, c->in[1]->rows, 4096 / (j.d + 1) + 1, residual_forward_part, &j);
 done:
     return st->code;
@@ -113,8 +124,43 @@ static rd_code residual_masked(rd_call *c, const rd_residual_pass *p, rd_status 
     return st->code;
 }
 
+typedef struct residual_signs_job {
+    const float *y, *dy;
+    float *dz; /* may be dy */
+    float scale;
+    bool add;
+} residual_signs_job;
+
+static void residual_signs_part(void *ctx, int64_t lo, int64_t hi)
+{
+    const residual_signs_job *j = ctx;
+    const float *y = j->y, *dy = j->dy, scale = j->scale;
+    float *dz = j->dz;
+    if (j->add) {
+#pragma omp simd
+        for (int64_t i = lo; i < hi; i++) dz[i] += y[i] > 0.0f ? dy[i] * scale : 0.0f;
+    } else {
+#pragma omp simd
+        for (int64_t i = lo; i < hi; i++) dz[i] = y[i] > 0.0f ? dy[i] * scale : 0.0f;
+    }
+}
+
+static rd_code residual_signs(rd_call *c, rd_status *st)
+{
+    const rd_var *y = c->out[0];
+    residual_signs_job j = {y->v, y->g, y->g, 1.0f / ((const rd_residual *)c->attr)->drop.keep,
+                            false};
+    if (!rd_call_pass_grad(c, 1)) RD_TRY(rd_call_grad(c, 1, &j.dz, &j.add, st));
+    if (!j.dz) goto done;
+    rd_parallel(c->be, y->rows * y->cols, 16384, residual_signs_part, &j);
+    c->in[1]->g_masked = !j.add;
+done:
+    return st->code;
+}
+
 static rd_code residual_backward(rd_call *c, rd_status *st)
 {
+    if (residual_by_sign(c)) return residual_signs(c, st);
     return rd_residual_back(c, residual_masked, st);
 }
 

@@ -143,10 +143,22 @@ static rd_code cpu_product(rd_backend *b, bool ta, bool tb, int64_t m, int64_t n
                        C.ld, st);
 }
 
+/* From this number of rows on, dnnl_sgemm of a CPU with AVX-512 is as fast as the product with a
+ * packed copy (Zen 4, one core of 110 GFLOP/s: 100 to 112 against 98 to 113). In training each
+ * update makes the copies stale, and they take twice the memory of the parameters. An evaluation
+ * uses the copies always: its results do not depend on the number of rows. */
+enum { PLAIN_ROWS = 256 };
+
 static rd_code cpu_param_product(rd_backend *b, bool transposed, const rd_params *ps,
                                  const rd_leaf_rows *w, int64_t n, const float *x, float *y,
                                  bool add, rd_status *st)
 {
+    const int64_t cols = w->cols;
+    if (w->trains && n >= PLAIN_ROWS && rd_cpu_of(b)->wide && !rd_cpu_of(b)->mixed)
+        return rd_cpu_gemm(rd_cpu_of(b), false, transposed, n, transposed ? w->rows : cols,
+                           transposed ? cols : w->rows, 1.0f, x, transposed ? cols : w->rows,
+                           w->values + w->row0 * cols, cols, add ? 1.0f : 0.0f, y,
+                           transposed ? w->rows : cols, st);
     rd_cpu_packed *p = rd_cpu_packed_of(rd_cpu_of(b), ps, w->param, w->row0, w->rows, st);
     if (!p) return st->code;
     return (transposed ? rd_cpu_packed_mul_t : rd_cpu_packed_mul)(p, n, x, y, add, st);
@@ -212,6 +224,8 @@ rd_code rd_backend_cpu_new(int n_threads, bool mixed, rd_backend **out, rd_statu
     rd_backend_init(&b->base, &cpu_vt, n_threads);
     b->mixed = mixed;
     b->bf16_hw = b->base.has_bf16 = detect_bf16();
+    b->wide = ((int)dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) ==
+              dnnl_cpu_isa_avx512_core;
     TRY_DNNL(dnnl_engine_create(&b->engine, dnnl_cpu, 0));
     TRY_DNNL(dnnl_stream_create(&b->stream, b->engine, dnnl_stream_default_flags));
     const int threads = b->base.n_threads;

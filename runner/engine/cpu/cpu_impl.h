@@ -31,8 +31,8 @@ typedef struct rd_cpu {
     rd_backend base;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    /* bf16_hw: the CPU has bfloat16 instructions. */
-    bool mixed, bf16_hw;
+    /* bf16_hw: the CPU has bfloat16 instructions; wide: AVX-512. */
+    bool mixed, bf16_hw, wide;
     /* List, owned. */
     rd_cpu_packed *packed;
     /* bfloat16 copies of the operands of one product. */

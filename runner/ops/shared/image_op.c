@@ -88,8 +88,9 @@ static void sum_part(void *ctx, int64_t lo, int64_t hi)
 static void rectify_part(void *ctx, int64_t lo, int64_t hi)
 {
     const sum_job *j = ctx;
-    const float *restrict x = j->a;
-    float *restrict y = j->y;
+    const float *x = j->a; /* y may be x */
+    float *y = j->y;
+#pragma omp simd
     for (int64_t i = lo; i < hi; i++) y[i] = x[i] < 0.0f ? 0.0f : x[i];
 }
 
