@@ -230,6 +230,7 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
         if (st->code == RD_OK) (void)beam_search(*out, cli, note, st);
         if (st->code == RD_OK) (void)check_owners(*out, &notices, st);
         if (st->code == RD_OK) (void)all_required(*out, cli, st);
+        if (st->code == RD_OK) rd_partner_notes(*out, cli, &notices);
     }
     RD_TRY(rd_comm_agree(comm, st));
     for (const char *s = rd_strbuf_str(&notices); *s; s += strcspn(s, "\n"), s += *s == '\n')

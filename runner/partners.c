@@ -1,0 +1,160 @@
+/* partners.c -- keys that are set and have no effect, because the key that they belong to is not
+ * set so.
+ *
+ * Each rule has keys, their partner, and the words of the partner with which the keys count. The
+ * user gets one note per rule. A note, and no failure: OpenSeq2Seq's configs carry such keys. */
+#include "rd/modes.h"
+
+#include <string.h>
+#include <strings.h>
+
+enum { TRAINS = RD_MODE_TRAIN | RD_MODE_TRAIN_EVAL, DECODES = RD_MODE_INFER, MOST_KEYS = 7 };
+enum { RUNS = TRAINS | DECODES | RD_MODE_EVAL };
+
+static const struct partner_rule {
+    const char *key[MOST_KEYS]; /* ends with NULL */
+    const char *partner[3];     /* one of them is enough; ends with NULL */
+    const char *words[3];       /* ends with NULL; none: any value but null, false, 0 */
+    unsigned modes;
+} rules[] = {
+    {{"luong_scale"}, {"attention_type"}, {"luong"}, RUNS},
+    {{"bahdanau_normalize"}, {"attention_type"}, {"bahdanau"}, RUNS},
+    {{"num_groups"}, {"encoder_cell_type", "decoder_cell_type"}, {"glstm"}, RUNS},
+    {{"length_penalty"}, {"decoder_type"}, {"beam_search"}, DECODES},
+    {{"weight_decay_all"}, {"weight_decay"}, {NULL}, TRAINS},
+    {{"init_allow_missing"}, {"init_from"}, {NULL}, TRAINS},
+    {{"affine_rotation", "affine_shift", "affine_shear", "affine_shear_unit", "affine_zoom",
+      "affine_center_offset"},
+     {"augmentation"},
+     {"affine"},
+     TRAINS},
+    {{"crop_scale_min", "crop_scale_max", "crop_ratio_min", "crop_ratio_max"},
+     {"augmentation"},
+     {"crop_flip"},
+     TRAINS},
+    {{"crop_pad"}, {"augmentation"}, {"pad_crop_flip"}, TRAINS},
+    {{"image_mean", "image_std"}, {"normalization"}, {"custom"}, RUNS},
+};
+
+/* Has the key a value that is not its default? */
+static bool is_changed(const rd_config *c, const char *key)
+{
+    const rd_option_group *groups[RD_MAX_GROUPS];
+    const int n = rd_option_groups(groups);
+    const json_t *v = rd_config_get(c, key);
+    if (!rd_config_has(c, key)) return false;
+    for (int i = 0; i < n; i++)
+        for (const rd_option *o = groups[i]->options; o->key; o++) {
+            if (strcmp(o->key, key) != 0) continue;
+            json_t *def = o->def ? json_loads(o->def, JSON_DECODE_ANY, NULL) : NULL;
+            const bool same = def && (json_is_number(def) && json_is_number(v)
+                                          ? json_number_value(def) == json_number_value(v)
+                                          : json_equal(def, v));
+            json_decref(def);
+            return !same;
+        }
+    return false;
+}
+
+static bool partner_counts(const rd_config *c, const char *partner, const char *const *words)
+{
+    const json_t *v = rd_config_get(c, partner);
+    const char *s = json_string_value(v);
+    if (!words[0]) return s ? *s != '\0' : json_is_true(v) || json_number_value(v) != 0.0;
+    for (int i = 0; i < 3 && words[i]; i++)
+        if (s && !strcasecmp(s, words[i])) return true;
+    return false;
+}
+
+/* Begins a note with the place of the key, or adds the key to the note. */
+static void partner_key(const rd_config *c, const char *key, int *n, rd_strbuf *notes)
+{
+    if ((*n)++ == 0)
+        rd_strbuf_printf(notes, "%s: '%s'", rd_config_where(c, key), key);
+    else
+        rd_strbuf_printf(notes, ", '%s'", key);
+}
+
+static void partner_value(const rd_config *c, const char *key, rd_strbuf *notes)
+{
+    const json_t *v = rd_config_get(c, key);
+    if (json_is_string(v))
+        rd_strbuf_printf(notes, "%s is %.64s", key, json_string_value(v));
+    else if (json_is_true(v) || json_is_false(v))
+        rd_strbuf_printf(notes, "%s is %s", key, json_is_true(v) ? "true" : "false");
+    else if (json_is_number(v))
+        rd_strbuf_printf(notes, "%s is %g", key, json_number_value(v));
+    else
+        rd_strbuf_printf(notes, "%s is not set", key);
+}
+
+static void note_rule(const rd_config *c, const struct partner_rule *r, rd_strbuf *notes)
+{
+    int n = 0;
+    for (int i = 0; i < 3 && r->partner[i]; i++)
+        if (partner_counts(c, r->partner[i], r->words)) return;
+    for (int i = 0; i < MOST_KEYS && r->key[i]; i++)
+        if (is_changed(c, r->key[i])) partner_key(c, r->key[i], &n, notes);
+    if (n == 0) return;
+    rd_strbuf_printf(notes, " %s no effect: ", n == 1 ? "has" : "have");
+    for (int i = 0; i < 3 && r->partner[i]; i++) {
+        if (i) rd_strbuf_puts(notes, ", ");
+        partner_value(c, r->partner[i], notes);
+    }
+    if (r->words[0]) rd_strbuf_printf(notes, ", not %s", r->words[0]);
+    rd_strbuf_puts(notes, "\n");
+}
+
+/* Decay is a policy of several keys, with a switch. Other policies read some of the keys, too. */
+static void note_decay(const rd_config *c, rd_strbuf *notes)
+{
+    static const char *const keys[] = {"begin_decay_at", "decay_steps", "decay_rate",
+                                       "use_staircase_decay", "min_learning_rate"};
+    const char *policy = json_string_value(rd_config_get(c, "lr_policy"));
+    int n = 0;
+    if ((policy && strcasecmp(policy, "decay") != 0) ||
+        json_is_true(rd_config_get(c, "use_decay")) ||
+        rd_config_has(c, "piecewise_learning_rate_schedule"))
+        return;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (rd_config_has(c, keys[i])) partner_key(c, keys[i], &n, notes);
+    if (n > 0)
+        rd_strbuf_printf(notes, " %s no effect: use_decay is false\n", n == 1 ? "has" : "have");
+}
+
+static void note_trace(const rd_config *c, const rd_cli *cli, rd_strbuf *notes)
+{
+    int n = 0;
+    if (cli->trace) return;
+    if (is_changed(c, "trace_steps")) partner_key(c, "trace_steps", &n, notes);
+    if (is_changed(c, "trace_ops")) partner_key(c, "trace_ops", &n, notes);
+    if (n > 0)
+        rd_strbuf_printf(notes, " %s no effect: --trace is not given\n", n == 1 ? "has" : "have");
+}
+
+/* data_location only fills placeholders. */
+static void note_location(const rd_config *c, rd_strbuf *notes)
+{
+    const rd_option_group *groups[RD_MAX_GROUPS];
+    const int n = rd_option_groups(groups);
+    int at = 0;
+    if (!is_changed(c, "data_location")) return;
+    for (int i = 0; i < n; i++)
+        for (const rd_option *o = groups[i]->options; o->key; o++) {
+            const char *s = json_string_value(rd_config_get(c, o->key));
+            if (s && rd_config_placeholder(s)) return;
+        }
+    partner_key(c, "data_location", &at, notes);
+    rd_strbuf_puts(notes, " has no effect: no path has a placeholder such as [DATA_LOCATION]\n");
+}
+
+void rd_partner_notes(const rd_config *c, const rd_cli *cli, rd_strbuf *notes)
+{
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (rules[i].modes & (unsigned)cli->mode_bit) note_rule(c, &rules[i], notes);
+    if (cli->mode_bit & TRAINS) {
+        note_decay(c, notes);
+        note_trace(c, cli, notes);
+    }
+    if (cli->mode_bit & RUNS) note_location(c, notes);
+}
