@@ -29,25 +29,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the rate ---- */
-
-rd_schedule_point train_point(const trainer *t)
-{
-    const rd_run *r = t->run;
-    return (rd_schedule_point){
-        .step = r->progress.step,
-        .n_ranks = run_schedule_ranks(r),
-        .epoch = (double)r->progress.epoch + stepper_epoch_share(&t->stepper),
-        .part = stepper_step_share(&t->stepper),
-        .multiplier = r->schedule_config.has_plateau ? r->progress.plateau.factor : 1.0};
-}
-
-double train_rate(const trainer *t)
-{
-    const rd_schedule_point p = train_point(t);
-    return rd_schedule_rate(&t->run->schedule_config, &p);
-}
-
 /* ---- the loop ---- */
 
 enum {

@@ -42,12 +42,6 @@ typedef struct trainer {
     bool whole;     /* after a failure: as stepper.whole */
 } trainer;
 
-/* ---- train.c ---- */
-
-/* Returns the position of the next step in the schedule, and its learning rate. */
-rd_schedule_point train_point(const trainer *t);
-double train_rate(const trainer *t);
-
 /* ---- train_evaluate.c ---- */
 
 /* Returns whether checkpoint_steps asks for a checkpoint after this step. */
@@ -81,6 +75,9 @@ void train_save_before_end(trainer *t);
 
 /* ---- train_records.c ---- */
 
+/* Returns the position of the next step in the schedule, and its learning rate. */
+rd_schedule_point train_point(const trainer *t);
+double train_rate(const trainer *t);
 /* Returns the number of epochs done. */
 int64_t train_epochs_done(const trainer *t);
 /* Adds a step to a window. */

@@ -1,4 +1,5 @@
-/* train_records.c -- the sums and records of the steps and epochs of a training. */
+/* train_records.c -- the position in the schedule, and the sums and records of the steps and epochs
+ * of a training. */
 #include "console.h"
 #include "device.h"
 #include "recorder.h"
@@ -13,6 +14,23 @@ int64_t train_epochs_done(const trainer *t)
     const run_progress *at = &t->run->progress;
     return at->epoch +
            (t->stepper.order && at->batch >= rd_order_n_batches(t->stepper.order) ? 1 : 0);
+}
+
+rd_schedule_point train_point(const trainer *t)
+{
+    const rd_run *r = t->run;
+    return (rd_schedule_point){
+        .step = r->progress.step,
+        .n_ranks = run_schedule_ranks(r),
+        .epoch = (double)r->progress.epoch + stepper_epoch_share(&t->stepper),
+        .part = stepper_step_share(&t->stepper),
+        .multiplier = r->schedule_config.has_plateau ? r->progress.plateau.factor : 1.0};
+}
+
+double train_rate(const trainer *t)
+{
+    const rd_schedule_point p = train_point(t);
+    return rd_schedule_rate(&t->run->schedule_config, &p);
 }
 
 void train_window_add(train_window *w, const step_sums *sum, double seconds)

@@ -17,7 +17,7 @@ t() { # np, folder, arguments: trains and evaluates
     shift 2
     ranks "$n" "$PROG" --config_file=small.json --logdir="$dir" --mode=train_eval --summary_frequency=1 "$@"
 }
-mean() { "$PROG" --mode=average --logdir="$@"; }
+mean() { "$PROG" --mode=average --logdir="$1" "${@:2}"; } # folder, arguments
 loss() { sed -n 's/.*evaluation at step [0-9]*: loss \([0-9.]*\).*/\1/p'; }
 e() { "$PROG" --config_file=small.json --mode=eval "$@"; } # arguments: evaluates
 
@@ -33,7 +33,9 @@ best2=$(sed 's/{"step":\([0-9]*\),"loss":\([^,]*\),.*/\2 \1/' one/eval/metrics.j
 named() { mean one --best=2 | sed -n 's/.*\(model\|best\)-\([0-9]*\).npz (.*/\2/p' | tr '\n' ' '; }
 expect "they are those of the smallest losses" 0 "^$best2\$" named
 expect "on two ranks" 0 "the mean of these 3 checkpoints" ranks 2 "$PROG" --mode=average --logdir=one --last=3
-expect "one checkpoint" 0 "the mean of this\|these 1 checkpoint is" mean one --last=1
+expect "one checkpoint" 0 "the mean of these 1 checkpoint is" mean one --last=1
+expect "has its loss" 0 "loss $(sed -n 's/{"step":60,"loss":\([^,]*\),.*/\1/p' one/eval/metrics.jsonl | xargs printf %.6f)" \
+    e --logdir=one --set checkpoint=average
 if python3 -c "import numpy" 2> /dev/null; then
     cat > golden.py << 'END'
 import json, sys, numpy
