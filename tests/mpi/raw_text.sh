@@ -93,6 +93,9 @@ for np in 1 2; do
     expect "np $np translates raw lines" 0 "24 lines" \
         ranks $np "$PROG" --config_file=raw.json --logdir=np1 --mode=infer --input=data/dev.src --inference_out=out.$np
 done
+expect "a checkpoint brings the files of its folder" 0 "" \
+    ranks 1 "$PROG" --config_file=raw.json --mode=infer --set checkpoint=np1/model-12.npz --input=data/dev.src --inference_out=out.file
+expect "and says the same" 0 "" cmp out.1 out.file
 expect "any number of ranks gives the same text" 0 "" cmp out.1 out.2
 expect "no marks of subwords are left" 1 "" grep -q '@@' out.1
 expect "the model says something" 0 "" grep -q '[a-z]' out.1

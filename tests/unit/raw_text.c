@@ -607,6 +607,31 @@ static void test_inherited(void **state)
     forget("log");
 }
 
+/* A model that the config names is kept, too, so it may be gone later. */
+static void test_given_model(void **state)
+{
+    (void)state;
+    static const char codes[] = "#version: 0.2\nl o\n";
+    rd_status st = {0};
+    rd_dataset *d = NULL;
+    put("codes", codes);
+    put("r1", "low lo\n");
+    put("r2", "x\n");
+    must_do(open_raw("'subword': 'bpe', 'subword_model': '@/codes'", RD_MODE_TRAIN, &d, &st), &st);
+    expect_file("log/text/subword.model", codes);
+    expect_file("log/text/vocab.source.txt", "w\t1\no\t1\nlo@@\t1\nl@@\t1\n");
+    char *first = all_ids(d), *second;
+    rd_dataset_free(d);
+    assert_int_equal(unlink(in_dir("codes")), 0);
+    must_do(open_raw("'subword': 'bpe', 'subword_model': '@/codes'", RD_MODE_TRAIN, &d, &st), &st);
+    second = all_ids(d);
+    assert_string_equal(first, second);
+    free(first);
+    free(second);
+    rd_dataset_free(d);
+    forget("log");
+}
+
 /* The output of a model is text again. */
 static void test_joined(void **state)
 {
@@ -632,6 +657,12 @@ static void test_joined(void **state)
         rd_strbuf_reset(&out);
         rd_dataset_text(d, 1, ids + 1, b.field[1].off[1] - 1, false, &out);
         assert_string_equal(rd_strbuf_str(&out), rows[i].want);
+        rd_strbuf_reset(&out); /* without the end token, which decoders leave out */
+        rd_dataset_text(d, 1, ids + 1, b.field[1].off[1] - 2, false, &out);
+        assert_string_equal(rd_strbuf_str(&out), rows[i].want);
+        rd_strbuf_reset(&out); /* with start and end, as samples are shown */
+        rd_dataset_text(d, 1, ids, b.field[1].off[1], true, &out);
+        assert_int_equal(strncmp(rd_strbuf_str(&out), "<S> low low </S>", 17), 0);
         rd_data_spec spec;
         rd_dataset_def_of(d)->spec(rd_dataset_self(d), &spec);
         assert_true(spec.joins && spec.subword_hash != 0);
@@ -661,4 +692,4 @@ RD_TESTS_WITH("raw_text", make_all, remove_dir, TEST_ROWS(check_list_row, list_r
               TEST(test_odd_files), TEST_ROWS(check_bad_row, bad_rows), TEST(test_lengths),
               TEST(test_again), TEST(test_changed), TEST_ROWS(check_space_row, space_rows),
               TEST_ROWS(check_made_row, made_rows), TEST_ROWS(check_kept_row, kept_rows),
-              TEST(test_inherited), TEST(test_joined))
+              TEST(test_inherited), TEST(test_given_model), TEST(test_joined))

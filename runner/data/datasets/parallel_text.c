@@ -1064,27 +1064,42 @@ static void text_spec(void *self, rd_data_spec *out)
                           .joins = t->kit.subword != NULL};
 }
 
+/* Appends the words of ids. skip: leaves out start and end tokens; a skipped end ends the text. */
+static void text_words(const parallel_text *t, int side, const int32_t *ids, int64_t n,
+                       const char *between, bool skip, rd_strbuf *b)
+{
+    const rd_vocab *v = t->kit.vocab[side];
+    bool any = false;
+    for (int64_t k = 0; k < n; k++) {
+        const int32_t id = ids[k];
+        if (id == RD_EOS && skip) break;
+        if (id < 0 || id >= rd_vocab_size(v)) continue;
+        if (id < RD_N_SPECIAL && (id == RD_UNK ? !t->print_unk : skip)) continue;
+        size_t m;
+        const char *w = rd_vocab_word(v, id, &m);
+        if (any) rd_strbuf_puts(b, between);
+        rd_strbuf_add(b, w, m);
+        any = true;
+    }
+}
+
 static void text_text(void *self, int side, const int32_t *ids, int64_t n, bool specials,
                       rd_strbuf *b)
 {
     const parallel_text *t = self;
-    const rd_vocab *v = t->kit.vocab[side];
-    /* With start and end the pieces themselves are shown. */
-    const bool joins = t->kit.subword && !specials;
-    rd_strbuf pieces = {0}, *to = joins ? &pieces : b;
-    bool any = false;
-    for (int64_t k = 0; k < n; k++) {
-        const int32_t id = ids[k];
-        if (id == RD_EOS && !specials) break;
-        if (id < 0 || id >= rd_vocab_size(v)) continue;
-        if (id < RD_N_SPECIAL && (id == RD_UNK ? !t->print_unk : !specials)) continue;
-        size_t m;
-        const char *w = rd_vocab_word(v, id, &m);
-        if (any) rd_strbuf_puts(to, t->kit.subword ? " " : t->delimiter);
-        rd_strbuf_add(to, w, m);
-        any = true;
+    const rd_subword *sub = t->kit.subword;
+    rd_strbuf pieces = {0};
+    int64_t from = 0, to;
+    if (!sub) {
+        text_words(t, side, ids, n, t->delimiter, !specials, b);
+        return;
     }
-    if (joins && pieces.n > 0) rd_subword_join(t->kit.subword, pieces.s, pieces.n, b);
+    while (from < n && ids[from] == RD_SOS) from++;
+    for (to = from; to < n && ids[to] != RD_EOS;) to++;
+    if (specials && from > 0) rd_strbuf_puts(b, "<S> ");
+    text_words(t, side, ids + from, to - from, " ", true, &pieces);
+    if (pieces.n > 0) rd_subword_join(sub, pieces.s, pieces.n, b);
+    if (specials && to < n) rd_strbuf_puts(b, " </S>");
     b->failed |= pieces.failed;
     rd_strbuf_release(&pieces);
 }
