@@ -77,6 +77,29 @@ for columns in 30 60 80 200; do
 done
 expect "keys without room are named" 0 'more keys differ: ' script -q -c "stty cols 60; $PROG --mode=runs --logdir=logs" /dev/null
 
+# ---- which evaluation is best ----
+evaluated() { # NAME, config.json, lines of eval/metrics.jsonl
+    mkdir -p "best/$1/eval"
+    echo "$2" > "best/$1/config.json"
+    printf '{"step":9,"loss":2,"time":100}\n' > "best/$1/metrics.jsonl"
+    printf '%b' "$3" > "best/$1/eval/metrics.jsonl"
+}
+evaluated bleu '{"metric": {"value": "bleu", "source": "default"}}' \
+    '{"step":1,"loss":3,"perplexity":9,"accuracy":0.9,"BLEU":4.5}\n{"step":2,"perplexity":8,"BLEU":7.25}\n{"step":3,"perplexity":8,"BLEU":6}\n'
+evaluated errors '{"metric": {"value": "per_wer", "source": "x.json:3:5"}}' \
+    '{"step":1,"loss":3,"perplexity":9,"phoneme_error_rate":0.5}\n{"step":2,"perplexity":9,"phoneme_error_rate":0.25}\n{"step":3,"perplexity":9,"phoneme_error_rate":0.4}\n'
+evaluated images '{"metric": {"value": "bleu", "source": "default"}}' \
+    '{"step":1,"loss":3,"accuracy":0.75}\n{"step":2,"loss":1,"accuracy":0.875}\n{"step":3,"loss":0.5,"accuracy":0.5}\n'
+evaluated nothing '{}' '{"step":1,"loss":3,"perplexity":9,"accuracy":0.9}\n{"step":2,"loss":2,"perplexity":7,"accuracy":0.1}\n{"step":3,"loss":2.5,"perplexity":8}\n'
+best() { "$PROG" --mode=runs --logdir=best --format=csv "$@"; }
+expect "the largest BLEU" 0 '^bleu,.*,BLEU,7.25,2,' best
+expect "the smallest error rate" 0 '^errors,.*,phoneme_error_rate,0.25,2,' best
+expect "the accuracy of images" 0 '^images,.*,accuracy,0.875,2,' best
+expect "the loss of a text without a score" 0 '^nothing,.*,loss,2,2,' best
+expect "--sort=best: the best of a kind first" 0 '^a bleu$' eval \
+    "cp -r best/bleu best/a && sed -i 's/7.25/8/' best/a/eval/metrics.jsonl && cp -r best/bleu best/b2 && sed -i 's/7.25/7.5/' best/b2/eval/metrics.jsonl &&
+     best --sort=best | sed 1d | cut -d, -f1 | grep -x 'a\|bleu' | tr '\n' ' ' | sed 's/ $//'; rm -r best/a best/b2"
+
 # ---- wrong words ----
 expect "no such folder" 2 "cannot open 'none'" "$PROG" --mode=runs --logdir=none
 expect "no run" 2 "no run is in or below 'data'" "$PROG" --mode=runs --logdir=data
