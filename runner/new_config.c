@@ -1,8 +1,8 @@
 /* new_config.c -- --new_config=MODEL: a config to begin with, made from the option tables.
  *
  * It has two parts. The first part holds the keys that a run of the model needs, with values that
- * train on a CPU. The second part holds all other keys that such a run reads, as comments with their
- * defaults. A key that a table gains appears here by itself. */
+ * train on a CPU. The second part holds all other keys that such a run reads, as comments with
+ * their defaults. A key that a table gains appears here by itself. */
 #include "rd/data.h"
 #include "rd/model.h"
 #include "rd/modes.h"

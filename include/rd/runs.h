@@ -13,8 +13,8 @@ RD_C_BEGIN
 
 /* Returns whether the mode of the command line is one of runs, diff and show. */
 bool rd_runs_is_mode(const rd_cli *cli);
-/* Runs the mode and prints its answer to out. RD_EUSAGE: a folder that does not exist, or that holds
- * no run; a wrong --where or --sort. */
+/* Runs the mode and prints its answer to out. RD_EUSAGE: a folder that does not exist, or that
+ * holds no run; a wrong --where or --sort. */
 rd_code rd_runs(const rd_cli *cli, FILE *out, rd_status *st);
 
 /* The name and the text of a value at the outermost level of a line of JSON. Borrowed from it. */

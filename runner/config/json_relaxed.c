@@ -1,9 +1,9 @@
 /* json_relaxed.c -- makes strict JSON of JSON with comments and trailing commas.
  *
- * A comment is // up to the end of its line, or is between the two marks of C. A comma is a trailing
- * one if only blanks and comments follow, and then ']' or '}'. Both become blanks of the same
- * number of bytes, and newlines stay. So each byte that is left has its line and its offset, and
- * strict JSON comes out as it was: outside of strings it has no '/'. */
+ * A comment is // up to the end of its line, or is between the two marks of C. A comma is a
+ * trailing one if only blanks and comments follow, and then ']' or '}'. Both become blanks of the
+ * same number of bytes, and newlines stay. So each byte that is left has its line and its offset,
+ * and strict JSON comes out as it was: outside of strings it has no '/'. */
 #include "config_impl.h"
 #include <string.h>
 

@@ -1,8 +1,9 @@
 /* json_text.c -- parses the JSON text of a config and finds the place of each key.
  *
- * Jansson parses the text, after comments and trailing commas have become blanks. It reports the place of a syntax error, but not the places of keys. Once
- * the text is known to be JSON, a second walk notes the line and column of each key of the
- * outermost object and of its value. Lines end with LF. */
+ * Jansson parses the text, after comments and trailing commas have become blanks. It reports the
+ * place of a syntax error, but not the places of keys. Once the text is known to be JSON, a second
+ * walk notes the line and column of each key of the outermost object and of its value. Lines end
+ * with LF. */
 #include "config_impl.h"
 #include <inttypes.h>
 #include <stdlib.h>

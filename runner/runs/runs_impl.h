@@ -8,6 +8,19 @@
 
 RD_C_BEGIN
 
+/* ---- runs_text.c: texts for a terminal ---- */
+
+/* Returns the columns of the terminal behind out; 0: it is no terminal. */
+int runs_width(FILE *out);
+/* Returns the number of columns that a printable text takes on a terminal. */
+int runs_columns(const char *s, size_t n);
+/* Appends s cut to `width` columns; a text that is cut ends in "...". */
+void runs_cut(rd_strbuf *b, const char *s, int width);
+/* Appends a value as a printable text: strings without quotes, short numbers. NULL: "-". */
+void runs_show_value(rd_strbuf *b, const json_t *v);
+/* Returns out with "1.2s", "12s", "3m 05s", "2h 01m", "3d 04h"; "-" for NAN. */
+char *runs_duration(double seconds, char out[32]);
+
 /* ---- runs_curve.c: a curve of any length in little memory ---- */
 
 enum { RUNS_POINTS = 1024 };
@@ -104,12 +117,14 @@ void runs_list_release(runs_list *l);
 
 /* Returns the value of a column or of a key; the caller owns it. NULL: the run has none. */
 json_t *runs_value(const runs_facts *f, const char *key);
-/* Keeps the runs for which all conditions hold. text: "KEY OP VALUE and KEY OP VALUE"; NULL: all. */
+/* Keeps the runs for which all conditions hold. text: "KEY OP VALUE and KEY OP VALUE"; NULL: all
+ * runs. */
 rd_code runs_keep(runs_list *l, const char *text, const rd_cli *cli, rd_status *st);
 /* Sorts by a column or key; "-KEY": the other way round; NULL: by name. */
 rd_code runs_sort(runs_list *l, const char *text, const rd_cli *cli, rd_status *st);
 /* Returns the keys whose values differ, in the order of the first run that has them, paths last.
- * Borrowed from the runs; the caller frees the list. *n: their number. NULL with *n < 0: out of memory. */
+ * Borrowed from the runs; the caller frees the list. *n: their number. NULL with *n < 0: out of
+ * memory. */
 const char **runs_differing(const runs_list *l, int *n);
 
 /* ---- runs_table.c ---- */
@@ -117,16 +132,6 @@ const char **runs_differing(const runs_list *l, int *n);
 typedef enum runs_format { RUNS_TEXT, RUNS_CSV, RUNS_JSON } runs_format;
 /* Reads --format. */
 rd_code runs_format_read(const rd_cli *cli, runs_format *out, rd_status *st);
-/* Returns the columns of the terminal behind out; 0: it is no terminal. */
-int runs_width(FILE *out);
-/* Returns the number of columns that a printable text takes on a terminal. */
-int runs_columns(const char *s, size_t n);
-/* Appends s cut to `width` columns; a text that is cut ends in "...". */
-void runs_cut(rd_strbuf *b, const char *s, int width);
-/* Appends a value as a printable text: strings without quotes, short numbers. NULL: "-". */
-void runs_show_value(rd_strbuf *b, const json_t *v);
-/* Returns out with "1.2s", "12s", "3m 05s", "2h 01m", "3d 04h"; "-" for NAN. */
-char *runs_duration(double seconds, char out[32]);
 /* Appends the table as text. width: 0 is no limit. */
 void runs_table_text(const runs_list *l, int width, rd_strbuf *b);
 void runs_table_csv(const runs_list *l, rd_strbuf *b);

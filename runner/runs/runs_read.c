@@ -2,8 +2,8 @@
  *
  * The folder may be of another version of the program, may belong to a run that was killed in the
  * middle of a line, or may be no log folder at all. Each file is read for what it gives. Only
- * regular files are opened, so no pipe and no device can hold the program up, and the number of bytes
- * that are read of each file has a limit. */
+ * regular files are opened, so no pipe and no device can hold the program up, and the number of
+ * bytes that are read of each file has a limit. */
 #include "runs_impl.h"
 #include "rd/checkpoint.h"
 #include "rd/class_metric.h"

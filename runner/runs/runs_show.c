@@ -1,4 +1,4 @@
-/* runs_show.c -- one run on one screen: how it ended, what it was, what the user set, its curves. */
+/* runs_show.c -- one run on one screen: its end, its model and data, the keys set, its curves. */
 #include "runs_impl.h"
 #include "rd/printable.h"
 

@@ -1,8 +1,8 @@
 /* config.c -- fuzz target: reads any bytes as a config, as the assignment of a --set, and as the
  * words of a command line.
  *
- * Any answer is right except a crash, a leak, or a failure without a printable message. Comments and
- * trailing commas become blanks: strict JSON stays as it is, and so do all newlines. */
+ * Any answer is right except a crash, a leak, or a failure without a printable message. Comments
+ * and trailing commas become blanks: strict JSON stays as it is, and so do all newlines. */
 #include "rd/cli.h"
 #include "../../runner/config/config_impl.h"
 #include <float.h>

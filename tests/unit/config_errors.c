@@ -90,6 +90,10 @@ static row file_rows[] = {
     {"a comment in a string is none", "{\"delimiter\": \"//\", \"cell_type\": \"/* */\"}", 0,
      "x.json:1:34: 'cell_type' must be one of lstm, gru, glstm, not \"/* */\"; meaning: kind of "
      "cell"},
+    {"an escaped quote before the slashes", "{\"delimiter\": \"\\\" // \", \"encoder_layers\": 0}",
+     0,
+     "x.json:1:43: 'encoder_layers' must be an integer, 1 .. 1000, not 0; meaning: number of "
+     "layers"},
     {"a file of comments", "// nothing\n/* else */", 0, EMPTY},
     {"comma missing", "{\"batch_size\": 3\n  \"keep_prob\": 1}", 0,
      "x.json:2:3: not valid JSON: '}' expected near '\"keep_prob\"'; is a comma missing before "

@@ -63,10 +63,11 @@ expect "a default stays a default" 0 '"source": "default"' grep -A2 '"iter_size"
 expect "no key differs" 0 '' eval \
     "! '$PROG' --mode=diff logs/first logs/again --format=csv | grep '^config'"
 printf '{"base": "logs/first/config.json", "learning_rate": 0.3}' > fork.json
+expect "what the program forced is not set" 0 '^num_gpus  *= 1  *default' print logs/first/config.json
 expect "a record as a base" 0 '^encoder_layers  *= 2  *from logs/first/config.json' print fork.json
-sed '/"histogram_frequency": {/{n;s/: .*,/: 777,/};/"print_accuracy_of_old"/d' logs/first/config.json |
+sed '/"infer_batch_size": {/{n;s/: .*,/: 77,/}' logs/first/config.json |
     sed 's/"iter_size": {/"key_of_old": {"value": 5, "source": "default"}, "iter_size": {/' > old.json
-expect "a default that has changed counts" 0 '^log_device_placement\|^histogram_frequency  *= 777' print old.json
+expect "a default that has changed counts" 0 '^infer_batch_size  *= 77  *from old.json:[0-9]*:3; default 64' print old.json
 expect "a key that only the old version had is left" 0 '^iter_size  *= 1 ' print old.json
 sed 's/"iter_size": {/"key_of_old": {"value": 5, "source": "x.json:3:4"}, "iter_size": {/' logs/first/config.json > older.json
 expect "unless it was set" 2 "unknown key 'key_of_old'" print older.json

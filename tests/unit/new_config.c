@@ -1,5 +1,6 @@
-/* new_config.c -- the config of --new_config is right for every model: it is read, it has all keys that
- * a run needs and none of other parts, and each key of its second part may be taken as it stands. */
+/* new_config.c -- the config of --new_config is right for every model: it is read, it has all keys
+ * that a run needs and none of other parts, and each key of its second part may be taken as it
+ * stands. */
 #include "rd/model.h"
 #include "rd/modes.h"
 #include "test.h"
