@@ -6,7 +6,11 @@ trap 'rm -rf "$work"' EXIT
 case $PROG in /*) ;; *) PROG=$PWD/$PROG ;; esac
 cd "$work" || exit 2
 toy 60 10
-print() { "$PROG" --print_config --config_file="$@"; }
+print() { # FILE FLAG...
+    local file=$1
+    shift
+    "$PROG" --print_config --config_file="$file" "$@"
+}
 
 # ---- comments, and the base ----
 mkdir sub
