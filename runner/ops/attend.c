@@ -184,6 +184,12 @@ static attend_room attend_room_of(const attend_job *j, int64_t worker, bool back
     return r;
 }
 
+/* Rows of a head: where they are, and the distance from one to the next. */
+typedef struct attend_rows {
+    const float *at;
+    int64_t ld;
+} attend_rows;
+
 static const float attend_nothing[1] = {0.0f};
 
 static const float *attend_key(const attend_job *j, const rd_attend_seq *s, int64_t k)
@@ -203,6 +209,31 @@ static void attend_rows_get(const float *x, int64_t ld, int64_t n, int64_t head,
     memset(to + n * width, 0, (size_t)((most - n) * width) * sizeof *to);
 }
 
+/* Transposes columns [c, c + 8) of eight rows: to[i K_BLOCK + r] = x[r][c + i]. */
+static inline void attend_turn(const float *const x[8], int64_t c, float *restrict to)
+{
+    typedef float f8 __attribute__((vector_size(32)));
+    typedef float loose8 __attribute__((vector_size(32), aligned(4), may_alias));
+    f8 a[8], b[8];
+    for (int i = 0; i < 8; i++) a[i] = *(const loose8 *)(x[i] + c);
+    for (int i = 0; i < 8; i += 2) {
+        b[i] = __builtin_shufflevector(a[i], a[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+        b[i + 1] = __builtin_shufflevector(a[i], a[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+    }
+    for (int i = 0; i < 8; i += 4)
+        for (int k = 0; k < 2; k++) {
+            a[i + k] = __builtin_shufflevector(b[i + k], b[i + k + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+            a[i + k + 2] = __builtin_shufflevector(b[i + k], b[i + k + 2], 2, 3, 10, 11, 6, 7, 14,
+                                                   15);
+        }
+    for (int i = 0; i < 4; i++) {
+        *(loose8 *)(to + i * K_BLOCK) = __builtin_shufflevector(a[i], a[i + 4], 0, 1, 2, 3, 8, 9,
+                                                                10, 11);
+        *(loose8 *)(to + (i + 4) * K_BLOCK) = __builtin_shufflevector(a[i], a[i + 4], 4, 5, 6, 7,
+                                                                      12, 13, 14, 15);
+    }
+}
+
 /* Copies keys or values from column `at` on: by rows to [k_len, width], and transposed in blocks to
  * [.., head, K_BLOCK], with zeros up to the next PAIR of keys. Either target may be NULL. */
 static void attend_keys_get(const attend_job *j, const rd_attend_seq *s, int64_t at, float *rows,
@@ -219,9 +250,40 @@ static void attend_keys_get(const attend_job *j, const rd_attend_seq *s, int64_t
         float *restrict to = turned + k / K_BLOCK * K_BLOCK * head + k % K_BLOCK;
         for (int64_t i = 0; i < 8; i++)
             x[i] = k + i < s->k_len ? attend_key(j, s, k + i) + at : attend_nothing;
-        for (int64_t c = 0; c < head; c++)
+        int64_t c = 0;
+        for (; k + 8 <= s->k_len && c + 8 <= head; c += 8) attend_turn(x, c, to + c * K_BLOCK);
+        for (; c < head; c++)
             for (int64_t i = 0; i < 8; i++) to[c * K_BLOCK + i] = x[i][k + i < s->k_len ? c : 0];
     }
+}
+
+/* Whether products read rows of a head where they are: few rows, which a cache holds at any
+ * distance from each other, whole vectors, and a variable whose slack makes the rows behind the
+ * last one readable. What these rows hold does not matter, because their products are not used. */
+static bool attend_in_place(const attend_job *j, const rd_var *x, int64_t n)
+{
+    enum { FEW = 32 };
+    return n <= FEW && j->a->head == j->width && !x->param;
+}
+
+/* Returns n rows of a head of `of`, from x on, for products that read up to `most` rows and j->width
+ * columns: the rows themselves, or a copy in `room`. */
+static attend_rows attend_rows_of(const attend_job *j, const rd_var *of, const float *x, int64_t n,
+                                  int64_t most, float *room)
+{
+    if (attend_in_place(j, of, n)) return (attend_rows){x, of->cols};
+    attend_rows_get(x, of->cols, n, j->a->head, most, j->width, room);
+    return (attend_rows){room, j->width};
+}
+
+/* The same for the keys or values of a sequence, from column `at` on. */
+static attend_rows attend_keys_of(const attend_job *j, const rd_attend_seq *s, int64_t at,
+                                  float *room)
+{
+    if (!j->a->key_row && attend_in_place(j, j->kv, s->k_len))
+        return (attend_rows){attend_key(j, s, 0) + at, j->kv->cols};
+    attend_keys_get(j, s, at, room, NULL);
+    return (attend_rows){room, j->width};
 }
 
 /* Returns how many of the keys [k0, k0 + n) query row i sees. */
@@ -265,7 +327,7 @@ static float attend_top(const float *p, int64_t n)
 }
 
 static void attend_forward_head(const attend_job *j, const rd_attend_seq *s, int64_t head,
-                                const attend_room *r)
+                                attend_rows v, const attend_room *r)
 {
     const rd_attend *a = j->a;
     const int64_t width = j->width, hs = a->head;
@@ -275,8 +337,9 @@ static void attend_forward_head(const attend_job *j, const rd_attend_seq *s, int
                       rows = attend_padded(nq, TILE),
                       keys = attend_seen(a, s, q0 + nq - 1, 0, s->k_len);
         float m[Q_BLOCK], l[Q_BLOCK];
-        attend_rows_get(j->q->v + (s->q_first + q0) * j->q->cols + a->q_at + head * hs, j->q->cols,
-                        nq, hs, rows, width, r->q);
+        const attend_rows q =
+            attend_rows_of(j, j->q, j->q->v + (s->q_first + q0) * j->q->cols + a->q_at + head * hs,
+                           nq, rows, r->q);
         memset(r->o, 0, (size_t)(rows * width) * sizeof *r->o);
         for (int64_t i = 0; i < nq; i++) m[i] = -INFINITY, l[i] = 0.0f;
         if (j->mask)
@@ -285,7 +348,7 @@ static void attend_forward_head(const attend_job *j, const rd_attend_seq *s, int
         for (int64_t k0 = 0; k0 < keys; k0 += K_BLOCK) {
             const int64_t nk = keys - k0 < K_BLOCK ? keys - k0 : K_BLOCK,
                           cols = attend_padded(nk, PAIR);
-            attend_product(rows, nk, hs, r->q, width, 1, r->kt + k0 * hs, K_BLOCK, r->s, K_BLOCK,
+            attend_product(rows, nk, hs, q.at, q.ld, 1, r->kt + k0 * hs, K_BLOCK, r->s, K_BLOCK,
                            false);
             for (int64_t i = 0; i < nq; i++) {
                 float *restrict p = r->s + i * K_BLOCK;
@@ -314,7 +377,7 @@ static void attend_forward_head(const attend_job *j, const rd_attend_seq *s, int
                     attend_drop(p, attend_mask_of(j, s, head, q0 + i) + k0 / 8,
                                 attend_padded(seen, 8), 1.0f / a->drop.keep);
             }
-            attend_product(rows, width, nk, r->s, K_BLOCK, 1, r->v + k0 * width, width, r->o, width,
+            attend_product(rows, width, nk, r->s, K_BLOCK, 1, v.at + k0 * v.ld, v.ld, r->o, width,
                            true);
         }
         for (int64_t i = 0; i < nq; i++) {
@@ -447,15 +510,16 @@ static void attend_forward_part(void *ctx, int64_t lo, int64_t hi)
                 continue;
             }
             attend_keys_get(j, s, a->k_at + g * a->head, NULL, r.kt);
-            attend_keys_get(j, s, a->v_at + g * a->head, r.v, NULL);
-            for (int64_t h = g * group; h < (g + 1) * group; h++) attend_forward_head(j, s, h, &r);
+            const attend_rows v = attend_keys_of(j, s, a->v_at + g * a->head, r.v);
+            for (int64_t h = g * group; h < (g + 1) * group; h++)
+                attend_forward_head(j, s, h, v, &r);
         }
     }
 }
 
 /* Adds the gradients of query head `head` to dq, r->dk and r->dv. */
 static void attend_backward_head(const attend_job *j, const rd_attend_seq *s, int64_t head,
-                                 const attend_room *r)
+                                 attend_rows key, const attend_room *r)
 {
     const rd_attend *a = j->a;
     const int64_t width = j->width, hs = a->head;
@@ -465,12 +529,14 @@ static void attend_backward_head(const attend_job *j, const rd_attend_seq *s, in
                       rows = attend_padded(nq, TILE), row0 = s->q_first + q0,
                       keys = attend_seen(a, s, q0 + nq - 1, 0, s->k_len);
         float D[Q_BLOCK];
-        attend_rows_get(j->q->v + row0 * j->q->cols + a->q_at + head * hs, j->q->cols, nq, hs, rows,
-                        width, r->q);
-        attend_rows_get(j->o->g + row0 * j->o->cols + head * hs, j->o->cols, nq, hs, rows, width,
-                        r->d_o);
+        const attend_rows q = attend_rows_of(j, j->q,
+                                             j->q->v + row0 * j->q->cols + a->q_at + head * hs, nq,
+                                             rows, r->q),
+                          d_o = attend_rows_of(j, j->o, j->o->g + row0 * j->o->cols + head * hs, nq,
+                                               rows, r->d_o);
         for (int64_t i = 0; i < nq; i++) {
-            const float *o = j->o->v + (row0 + i) * j->o->cols + head * hs, *d = r->d_o + i * width;
+            const float *o = j->o->v + (row0 + i) * j->o->cols + head * hs,
+                        *d = d_o.at + i * d_o.ld;
             float sum = 0.0f;
 #pragma omp simd reduction(+ : sum)
             for (int64_t c = 0; c < hs; c++) sum += o[c] * d[c];
@@ -480,9 +546,9 @@ static void attend_backward_head(const attend_job *j, const rd_attend_seq *s, in
         for (int64_t k0 = 0; k0 < keys; k0 += K_BLOCK) {
             const int64_t nk = keys - k0 < K_BLOCK ? keys - k0 : K_BLOCK,
                           cols = attend_padded(nk, PAIR);
-            attend_product(rows, nk, hs, r->q, width, 1, r->kt + k0 * hs, K_BLOCK, r->p, K_BLOCK,
+            attend_product(rows, nk, hs, q.at, q.ld, 1, r->kt + k0 * hs, K_BLOCK, r->p, K_BLOCK,
                            false);
-            attend_product(rows, nk, hs, r->d_o, width, 1, r->vt + k0 * hs, K_BLOCK, r->s, K_BLOCK,
+            attend_product(rows, nk, hs, d_o.at, d_o.ld, 1, r->vt + k0 * hs, K_BLOCK, r->s, K_BLOCK,
                            false);
             for (int64_t i = 0; i < nq; i++) {
                 float *restrict p = r->p + i * K_BLOCK, *restrict ds = r->s + i * K_BLOCK;
@@ -500,12 +566,12 @@ static void attend_backward_head(const attend_job *j, const rd_attend_seq *s, in
                 for (int64_t k = seen; k < cols; k++) p[k] = ds[k] = 0.0f;
                 if (bits) attend_drop(p, bits, whole, inv);
             }
-            attend_product(nk, width, nq, r->p, 1, K_BLOCK, r->d_o, width, r->dv + k0 * width,
+            attend_product(nk, width, nq, r->p, 1, K_BLOCK, d_o.at, d_o.ld, r->dv + k0 * width,
                            width, true);
-            attend_product(nk, width, nq, r->s, 1, K_BLOCK, r->q, width, r->dk + k0 * width, width,
+            attend_product(nk, width, nq, r->s, 1, K_BLOCK, q.at, q.ld, r->dk + k0 * width, width,
                            true);
-            attend_product(rows, width, nk, r->s, K_BLOCK, 1, r->k + k0 * width, width, r->o, width,
-                           true);
+            attend_product(rows, width, nk, r->s, K_BLOCK, 1, key.at + k0 * key.ld, key.ld, r->o,
+                           width, true);
         }
         for (int64_t i = 0; j->q->g && i < nq; i++) {
             float *restrict to = j->q->g + (row0 + i) * j->q->cols + a->q_at + head * hs;
@@ -527,11 +593,13 @@ static void attend_backward_part(void *ctx, int64_t lo, int64_t hi)
             const int64_t g = task % a->n_kv_heads;
             const size_t all = (size_t)(attend_padded(s->k_len, TILE) * j->width);
             if (s->q_len == 0) continue;
-            attend_keys_get(j, s, a->k_at + g * hs, r.k, r.kt);
+            const attend_rows key = attend_keys_of(j, s, a->k_at + g * hs, r.k);
+            attend_keys_get(j, s, a->k_at + g * hs, NULL, r.kt);
             attend_keys_get(j, s, a->v_at + g * hs, NULL, r.vt);
             memset(r.dk, 0, all * sizeof *r.dk);
             memset(r.dv, 0, all * sizeof *r.dv);
-            for (int64_t h = g * group; h < (g + 1) * group; h++) attend_backward_head(j, s, h, &r);
+            for (int64_t h = g * group; h < (g + 1) * group; h++)
+                attend_backward_head(j, s, h, key, &r);
             for (int64_t k = 0; j->kv->g && k < s->k_len; k++) {
                 float *restrict to = j->kv->g + (s->k_first + k) * j->kv->cols;
                 for (int64_t c = 0; c < hs; c++) {
