@@ -42,6 +42,11 @@ for name in greedy original drawn; do
     }
     for i in 3 4 5; do expect "$name: the same bytes ($i)" 0 "" cmp $name.want $name.$i; done
 done
+# A writer that waits: numbers of lines go on from one answer to the next.
+# shellcheck disable=SC2086
+{ head -n 20 in.txt; sleep 0.5; tail -n +21 in.txt; } |
+    infer 2 ${args[drawn]} --input=- --set infer_batch_size=1 > drawn.6
+expect "drawn: the same bytes in two parts" 0 "" cmp drawn.want drawn.6
 for a in greedy original sockeye gnmt marian short drawn; do
     expect "$a differs from fairseq" 1 "" cmp -s $a.want fairseq.want
 done
