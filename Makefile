@@ -21,7 +21,9 @@ PKGS    := jansson libarchive libpcre2-8 libturbojpeg zlib
 DNNL_CFLAGS ?=
 DNNL_LIBS   ?= -ldnnl
 # SentencePiece is optional and needs g++: its version, if pkg-config finds it. make SENTENCEPIECE= builds without it.
-SENTENCEPIECE ?= $(if $(shell command -v g++),$(shell pkg-config --modversion sentencepiece 2> /dev/null))
+ifndef SENTENCEPIECE
+  SENTENCEPIECE := $(if $(shell command -v g++),$(shell pkg-config --modversion sentencepiece 2> /dev/null))
+endif
 # Debian packages that make, make test and mpirun need.
 DEPS := build-essential pkg-config libopenmpi-dev openmpi-bin libjansson-dev libarchive-dev zlib1g-dev libturbojpeg0-dev libpcre2-dev libsentencepiece-dev libdnnl-dev libcmocka-dev procps
 

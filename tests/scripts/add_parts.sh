@@ -48,14 +48,15 @@ new_part() {
         awk '{ n += $1 + $2 } END { print n + 0 }')"
     commit "$1"
 }
-for part in model dataset text_metric class_metric optimizer cell; do new_part $part 0; done
+for part in model dataset text_metric class_metric optimizer cell subword; do new_part $part 0; done
 new_part op 1
 for part in tests/parts/*; do
     expect "$part is added" 0 "$(basename "$part")" git log --format=%s
 done
 
 jobs=$(nproc 2> /dev/null || echo 2)
-expect "build" 0 "" make -j"$jobs" all build/release/tests/ops/cube
+expect "build" 0 "" make -j"$jobs" all build/release/tests/ops/cube \
+    build/release/tests/support/subword_tool
 PROG=$tree/build/release/run_dist
 cd "$work/run" || exit 2
 
@@ -99,6 +100,12 @@ expect "train with the cell" 0 "" toy_run --mode=train --logdir=cell --max_steps
     --set encoder_cell_type=linear_rnn --set decoder_cell_type=linear_rnn
 expect "the loss falls by a tenth" 0 "" awk -v a="$(column loss cell | head -n 1)" -v b="$(last loss cell)" \
     'BEGIN { exit !(b < 0.9 * a) }'
+
+# --- subword scheme
+printf 'abcd e fgh\n' > line
+subword() { "$tree/build/release/tests/support/subword_tool" "$@"; }
+expect "the subword scheme" 0 "^ab+ cd e fg+ h$" subword segment byte_pairs - line
+expect "it has no model to train" 2 "has no model to train" subword train byte_pairs 9 0 line model
 
 # --- op
 expect "the op on a CPU" 0 "1 test(s)" "$tree/build/release/tests/ops/cube"

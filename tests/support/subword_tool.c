@@ -1,9 +1,9 @@
 /* subword_tool.c -- one call of a subword scheme, for scripts.
  *
  *     subword_tool train KIND SIZE MIN_COUNT TEXT MODEL    trains from the lines of a text
- *     subword_tool train_whole KIND SIZE MIN_COUNT TEXT MODEL    the whole text is one line
+ *     subword_tool train_whole KIND SIZE MIN_COUNT TEXT MODEL   the whole text is one line
  *     subword_tool encode KIND MODEL TEXT                  writes the ids, 16 bits each
- *     subword_tool segment KIND MODEL TEXT                 writes the pieces of each line
+ *     subword_tool segment KIND MODEL TEXT                 writes the pieces; MODEL is "-": none
  *     subword_tool write KIND MODEL OTHER                  writes the model again */
 #include "rd/file.h"
 #include "rd/subword.h"
@@ -70,7 +70,7 @@ int main(int argc, char **argv)
         RD_TRY(rd_file_read(argv[5], RD_EDATA, &t.at, &t.n, &st));
         RD_TRY(rd_subword_train(argv[2], &lines, &how, argv[6], &st));
     } else if (argc == 5) {
-        RD_TRY(rd_subword_open(argv[2], argv[3], &s, &st));
+        RD_TRY(rd_subword_open(argv[2], strcmp(argv[3], "-") ? argv[3] : NULL, &s, &st));
         RD_TRY(rd_subword_scratch_new(s, &w, &st));
         if (strcmp(what, "write") == 0) RD_TRY(rd_subword_write(s, argv[4], &st));
         if (strcmp(what, "write") == 0) goto done;
