@@ -159,7 +159,7 @@ static rd_code read_merges(const merges_reader *r, byte_bpe *m, rd_status *st)
     RD_TRY(there ? vocab_of_json(vocab, &results, m, st)
                  : vocab_of_merges(&results, r->name, m, st));
     RD_TRY(each_merge(r, add_merge, m, st));
-    RD_TRY(rd_split_add(m->split, rd_split_gpt2, strlen(rd_split_gpt2), r->name, st));
+    RD_TRY(rd_splitter_add(m->split, rd_splitter_gpt2, strlen(rd_splitter_gpt2), r->name, st));
 done:
     rd_strings_release(&results);
     return st->code;
@@ -257,8 +257,8 @@ static rd_code read_tiktoken(const char *text, size_t n_text, const char *name, 
                        name, m->tokens.n, GPT2_MOST, CL100K));
     RD_TRY(merges_of_ranks(m, name, st));
     const bool gpt2 = m->tokens.n <= GPT2_MOST;
-    const char *pattern = gpt2 ? rd_split_gpt2 : rd_split_cl100k;
-    RD_TRY(rd_split_add(m->split, pattern, strlen(pattern), name, st));
+    const char *pattern = gpt2 ? rd_splitter_gpt2 : rd_splitter_cl100k;
+    RD_TRY(rd_splitter_add(m->split, pattern, strlen(pattern), name, st));
     /* cl100k leaves one id free. */
     RD_TRY(byte_bpe_special(m, end_of_text, sizeof end_of_text - 1, last + (gpt2 ? 1 : 2), name,
                             st));
@@ -282,7 +282,7 @@ static rd_code read_file(const char *path, byte_bpe *m, rd_status *st)
         RD_TRY(byte_bpe_read_json(text, n, path, m, st));
         goto done;
     }
-    RD_TRY(rd_split_new(&m->split, st));
+    RD_TRY(rd_splitter_new(&m->split, st));
     const char *line = next_line(text, n, &at, &length);
     read_rank(line, length, &bytes, &rank);
     if (rank >= 0)

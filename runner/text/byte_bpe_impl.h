@@ -4,7 +4,7 @@
 
 #include "merge.h"
 #include "rd/strbuf.h"
-#include "split.h"
+#include "splitter.h"
 #include "strings.h"
 
 /* Vocabularies have bytes in printable form: a byte that is a printable character of Latin-1 is
@@ -41,7 +41,7 @@ typedef struct byte_bpe {
     bool by_id;         /* the id of the result is the rank of a merge (tiktoken) */
     bool ignore_merges; /* a piece that is a token is that token at once */
     bool prefix_space;  /* a text that does not begin with a space gets one */
-    rd_split *split;    /* owned */
+    rd_splitter *split; /* owned */
     /* Made by byte_bpe_finish: */
     rd_merges merges;
     int32_t byte_id[256];

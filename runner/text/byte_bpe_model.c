@@ -268,6 +268,6 @@ void byte_bpe_release(byte_bpe *m)
     free(m->special_id);
     free(m->matched);
     free(m->pair);
-    rd_split_free(m->split);
+    rd_splitter_free(m->split);
     *m = (byte_bpe){0};
 }

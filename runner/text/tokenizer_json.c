@@ -49,14 +49,14 @@ static rd_code read_split(const json_t *o, const char *name, byte_bpe *m, rd_sta
     if (strcmp(behavior, invert ? "Removed" : "Isolated") != 0)
         return not_supported(name, "a Split that is neither Isolated nor an inverted Removed", st);
     if (json_is_string(regex))
-        return rd_split_add(m->split, json_string_value(regex), json_string_length(regex), name,
-                            st);
+        return rd_splitter_add(m->split, json_string_value(regex), json_string_length(regex), name,
+                               st);
     if (!json_is_string(plain) || json_string_length(plain) == 0 ||
         strstr(json_string_value(plain), "\\E"))
         return not_supported(name, "the pattern of a Split", st);
     rd_strbuf b = {0};
     rd_strbuf_printf(&b, "\\Q%s\\E", json_string_value(plain));
-    (void)rd_split_add(m->split, rd_strbuf_str(&b), b.n, name, st);
+    (void)rd_splitter_add(m->split, rd_strbuf_str(&b), b.n, name, st);
     rd_strbuf_release(&b);
     return st->code;
 }
@@ -68,7 +68,7 @@ static rd_code read_byte_level(const json_t *o, bool alone, const char *name, by
     if (m->prefix_space && !alone)
         return not_supported(name, "ByteLevel with add_prefix_space behind a Split", st);
     if (!is_true(o, "use_regex", true)) return RD_OK;
-    return rd_split_add(m->split, rd_split_gpt2, strlen(rd_split_gpt2), name, st);
+    return rd_splitter_add(m->split, rd_splitter_gpt2, strlen(rd_splitter_gpt2), name, st);
 }
 
 static rd_code read_pre_tokenizer(const json_t *o, const char *name, byte_bpe *m, rd_status *st)
@@ -184,7 +184,7 @@ static rd_code read_model(const json_t *root, const char *name, byte_bpe *m, rd_
                        "form already, write \"normalizer\": null",
                        name, text_of(normalizer, "type")));
     m->ignore_merges = is_true(model, "ignore_merges", false);
-    RD_TRY(rd_split_new(&m->split, st));
+    RD_TRY(rd_splitter_new(&m->split, st));
     RD_TRY(read_pre_tokenizer(json_object_get(root, "pre_tokenizer"), name, m, st));
     RD_TRY(read_added(json_object_get(root, "added_tokens"), name, m, st));
     RD_TRY(read_vocab(vocab, name, m, st));
@@ -228,11 +228,11 @@ static void put_json(rd_strbuf *out, const char *s, size_t n)
 
 static void put_split(const byte_bpe *m, rd_strbuf *out)
 {
-    const int n = rd_split_count(m->split);
-    const bool gpt2 = n > 0 && strcmp(rd_split_pattern(m->split, n - 1), rd_split_gpt2) == 0;
+    const int n = rd_splitter_count(m->split);
+    const bool gpt2 = n > 0 && strcmp(rd_splitter_pattern(m->split, n - 1), rd_splitter_gpt2) == 0;
     rd_strbuf_puts(out, "  \"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [\n");
     for (int k = 0; k < n - gpt2; k++) {
-        const char *pattern = rd_split_pattern(m->split, k);
+        const char *pattern = rd_splitter_pattern(m->split, k);
         rd_strbuf_puts(out, "    {\"type\": \"Split\", \"pattern\": {\"Regex\": ");
         put_json(out, pattern, strlen(pattern));
         rd_strbuf_puts(out, "}, \"behavior\": \"Isolated\", \"invert\": false},\n");

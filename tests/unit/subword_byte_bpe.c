@@ -113,7 +113,7 @@ static void check_golden(void **state)
 static const struct pattern {
     const char *name, *pattern, *splits;
 } patterns[] = {
-    {"GPT-2, by the scanner", rd_split_gpt2, FOLDER "gpt2.splits"},
+    {"GPT-2, by the scanner", rd_splitter_gpt2, FOLDER "gpt2.splits"},
     /* A group makes it another pattern, which PCRE2 splits by. */
     {"GPT-2, by PCRE2",
      "(?:'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+)",
@@ -122,7 +122,7 @@ static const struct pattern {
      "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
      "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
      FOLDER "llama.splits"},
-    {"cl100k", rd_split_cl100k, FOLDER "cl100k.splits"},
+    {"cl100k", rd_splitter_cl100k, FOLDER "cl100k.splits"},
 };
 
 typedef struct piece_check {
@@ -143,11 +143,11 @@ static bool same_piece(void *ctx, const char *at, size_t n)
     return true;
 }
 
-static void same_splits(const rd_split *s, rd_split_work *w, const char *text, size_t n,
+static void same_splits(const rd_splitter *s, rd_splitter_work *w, const char *text, size_t n,
                         const char *want)
 {
     piece_check c = {text, want, 0};
-    assert_true(rd_split_text(s, w, text, n, same_piece, &c));
+    assert_true(rd_splitter_text(s, w, text, n, same_piece, &c));
     assert_int_equal(c.used, n);
     assert_int_equal(*c.want, '\n');
 }
@@ -156,16 +156,16 @@ static void check_pattern(void **state)
 {
     const struct pattern *r = *state;
     rd_status st = {0};
-    rd_split *s = NULL;
-    rd_split_work *w = rd_split_work_new();
+    rd_splitter *s = NULL;
+    rd_splitter_work *w = rd_splitter_work_new();
     size_t n_odd, n_points, n_want, n;
     char *odd = file_text(FOLDER "odd.txt", &n_odd);
     char *points = file_text(FOLDER "points.txt", &n_points), *want = file_text(r->splits, &n_want);
     text_lines v = {want, n_want}, p = {points, n_points};
     const char *line, *sizes;
     assert_non_null(w);
-    must_do(rd_split_new(&s, &st), &st);
-    must_do(rd_split_add(s, r->pattern, strlen(r->pattern), "test", &st), &st);
+    must_do(rd_splitter_new(&s, &st), &st);
+    must_do(rd_splitter_add(s, r->pattern, strlen(r->pattern), "test", &st), &st);
     (void)text_lines_next(&v, &sizes, &n, &st);
     same_splits(s, w, odd, n_odd, sizes);
     while (text_lines_next(&p, &line, &n, &st) == RD_OK && line) {
@@ -174,8 +174,8 @@ static void check_pattern(void **state)
         same_splits(s, w, line, n, sizes);
     }
     assert_int_equal(v.left, 0);
-    rd_split_work_free(w);
-    rd_split_free(s);
+    rd_splitter_work_free(w);
+    rd_splitter_free(s);
     free(odd);
     free(points);
     free(want);

@@ -1,6 +1,6 @@
 /* byte_bpe.c -- byte-level BPE, as GPT-2, Llama 3 and Qwen have it.
  *
- * Regular expressions split the text into pieces (split.c). The bytes of a piece are its first
+ * Regular expressions split the text into pieces (splitter.c). The bytes of a piece are its first
  * symbols. Then the pair of lowest rank merges, again and again, the leftmost place first. Every
  * text has ids, also bytes that are not UTF-8, and its ids give it back byte for byte. Special
  * tokens such as <|endoftext|> never come from text; tokens that a tokenizer.json adds without
@@ -17,7 +17,7 @@
 typedef struct byte_scratch {
     rd_piece_cache cache; /* ids of pieces */
     rd_merge_word word;
-    rd_split_work *split;
+    rd_splitter_work *split;
     rd_strbuf prefixed; /* a text with a space in front */
 } byte_scratch;
 
@@ -53,7 +53,7 @@ static void byte_scratch_free(void *w)
     byte_scratch *b = w;
     rd_piece_cache_release(&b->cache);
     rd_merge_release(&b->word);
-    rd_split_work_free(b->split);
+    rd_splitter_work_free(b->split);
     rd_strbuf_release(&b->prefixed);
     free(b);
 }
@@ -62,7 +62,7 @@ static rd_code byte_scratch_new(const void *self, void **w, rd_status *st)
 {
     byte_scratch *b = calloc(1, sizeof *b);
     (void)self;
-    if (b) b->split = rd_split_work_new();
+    if (b) b->split = rd_splitter_work_new();
     if (!b || !b->split) {
         free(b);
         return rd_fail(st, RD_EENV, "out of memory for the subword scratch");
@@ -125,7 +125,7 @@ static bool put_plain(byte_call *c, const char *text, size_t n)
         text = b->s;
         n = b->n;
     }
-    return rd_split_text(c->m->split, c->w->split, text, n, put_piece, c);
+    return rd_splitter_text(c->m->split, c->w->split, text, n, put_piece, c);
 }
 
 /* Returns the place of the longest added token at s, -1: there is none. */
@@ -217,11 +217,11 @@ static uint64_t byte_bpe_hash(const void *self)
     h = rd_hash(h, m->special_of, (size_t)m->n_ids * sizeof *m->special_of);
     if (m->n_pairs > 0) h = rd_hash(h, m->pair, (size_t)m->n_pairs * sizeof *m->pair);
     if (m->n_matched > 0) h = rd_hash(h, m->matched, (size_t)m->n_matched * sizeof *m->matched);
-    for (int k = 0; k < rd_split_count(m->split); k++)
-        h = rd_hash(h, rd_split_pattern(m->split, k), strlen(rd_split_pattern(m->split, k)));
+    for (int k = 0; k < rd_splitter_count(m->split); k++)
+        h = rd_hash(h, rd_splitter_pattern(m->split, k), strlen(rd_splitter_pattern(m->split, k)));
     const char flags[] = {m->by_id, m->ignore_merges, m->prefix_space};
     h = rd_hash(h, flags, sizeof flags);
-    return rd_hash(h, rd_split_library(), strlen(rd_split_library()));
+    return rd_hash(h, rd_splitter_library(), strlen(rd_splitter_library()));
 }
 
 static void byte_bpe_write(const void *self, rd_strbuf *out)
@@ -231,7 +231,7 @@ static void byte_bpe_write(const void *self, rd_strbuf *out)
 
 static const char *byte_bpe_library(void)
 {
-    return rd_split_library();
+    return rd_splitter_library();
 }
 
 /* ---- training ---- */
@@ -242,10 +242,10 @@ static bool count_piece(void *ctx, const char *piece, size_t n)
 }
 
 /* Counts the pieces of all lines, each with its LF. */
-static rd_code count_lines(const rd_subword_lines *lines, const rd_split *split, rd_counts *counts,
-                           int64_t *n_lines, rd_status *st)
+static rd_code count_lines(const rd_subword_lines *lines, const rd_splitter *split,
+                           rd_counts *counts, int64_t *n_lines, rd_status *st)
 {
-    rd_split_work *work = rd_split_work_new();
+    rd_splitter_work *work = rd_splitter_work_new();
     rd_strbuf b = {0};
     for (*n_lines = 0;; ++*n_lines) {
         const char *line;
@@ -255,11 +255,11 @@ static rd_code count_lines(const rd_subword_lines *lines, const rd_split *split,
         rd_strbuf_reset(&b);
         rd_strbuf_add(&b, line, n);
         rd_strbuf_add(&b, "\n", 1);
-        if (!work || b.failed || !rd_split_text(split, work, b.s, b.n, count_piece, counts))
+        if (!work || b.failed || !rd_splitter_text(split, work, b.s, b.n, count_piece, counts))
             RD_TRY(rd_fail(st, RD_EENV, "out of memory for the pieces of the text"));
     }
 done:
-    rd_split_work_free(work);
+    rd_splitter_work_free(work);
     rd_strbuf_release(&b);
     return st->code;
 }
@@ -304,8 +304,9 @@ static rd_code byte_bpe_train(const rd_subword_lines *lines, const rd_subword_tr
     rd_merge_word room = {0};
     int64_t n_lines = 0;
     int32_t symbol[256];
-    RD_TRY(rd_split_new(&m.split, st));
-    RD_TRY(rd_split_add(m.split, rd_split_gpt2, strlen(rd_split_gpt2), "GPT-2's pattern", st));
+    RD_TRY(rd_splitter_new(&m.split, st));
+    RD_TRY(rd_splitter_add(m.split, rd_splitter_gpt2, strlen(rd_splitter_gpt2), "GPT-2's pattern",
+                           st));
     RD_TRY(make_specials(&m, t->specials, st));
     if (t->size < 256 + m.specials.n || t->size > BYTE_BPE_MOST_IDS)
         RD_TRY(rd_fail(st, RD_EUSAGE,

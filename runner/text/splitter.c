@@ -1,4 +1,4 @@
-/* split.c -- splits text by regular expressions: PCRE2, and for GPT-2's pattern a scanner.
+/* splitter.c -- splits text by regular expressions: PCRE2, and for GPT-2's pattern a scanner.
  *
  * The scanner knows each code point's class (letter, number, space, other) from a table of two bits
  * a code point. PCRE2 fills the table at the first use, so both ways have the same Unicode version.
@@ -6,7 +6,7 @@
  * \s means Unicode's White_Space, as in Oniguruma and in Rust. PCRE2's own \s has U+180E, too, so
  * it is replaced in patterns. $ is the end of a line, as in Oniguruma's default syntax. */
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include "split.h"
+#include "splitter.h"
 #include "rd/printable.h"
 #include "rd/strbuf.h"
 #include <pcre2.h>
@@ -15,9 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char rd_split_gpt2[] =
+const char rd_splitter_gpt2[] =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-const char rd_split_cl100k[] =
+const char rd_splitter_cl100k[] =
     "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++|\\p{N}{1,3}+| "
     "?[^\\s\\p{L}\\p{N}]++[\\r\\n]*+|\\s++$|\\s*[\\r\\n]|\\s+(?!\\S)|\\s";
 
@@ -26,12 +26,12 @@ typedef struct split_rule {
     pcre2_code *code; /* NULL: GPT-2's pattern, for the scanner */
 } split_rule;
 
-struct rd_split {
+struct rd_splitter {
     split_rule *rule;
     int n;
 };
 
-struct rd_split_work {
+struct rd_splitter_work {
     pcre2_match_data *match;
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
@@ -128,7 +128,7 @@ static rd_code split_no_memory(rd_status *st)
     return rd_fail(st, RD_EENV, "out of memory for the pattern of the tokenizer");
 }
 
-rd_code rd_split_new(rd_split **out, rd_status *st)
+rd_code rd_splitter_new(rd_splitter **out, rd_status *st)
 {
     *out = calloc(1, sizeof **out);
     return *out ? RD_OK : split_no_memory(st);
@@ -149,7 +149,8 @@ static void put_pattern(rd_strbuf *b, const char *p, size_t n)
     }
 }
 
-rd_code rd_split_add(rd_split *s, const char *pattern, size_t n, const char *name, rd_status *st)
+rd_code rd_splitter_add(rd_splitter *s, const char *pattern, size_t n, const char *name,
+                        rd_status *st)
 {
     rd_strbuf text = {0};
     split_rule *rule = realloc(s->rule, ((size_t)s->n + 1) * sizeof *rule), r = {0};
@@ -157,7 +158,7 @@ rd_code rd_split_add(rd_split *s, const char *pattern, size_t n, const char *nam
     s->rule = rule;
     r.pattern = strndup(pattern, n);
     if (!r.pattern) return split_no_memory(st);
-    if (strcmp(r.pattern, rd_split_gpt2) == 0) {
+    if (strcmp(r.pattern, rd_splitter_gpt2) == 0) {
         (void)pthread_once(&class_once, class_fill_all);
         if (!class_filled) RD_TRY(split_no_memory(st));
     } else {
@@ -181,7 +182,7 @@ done:
     return st->code;
 }
 
-void rd_split_free(rd_split *s)
+void rd_splitter_free(rd_splitter *s)
 {
     if (!s) return;
     for (int i = 0; i < s->n; i++) {
@@ -192,32 +193,32 @@ void rd_split_free(rd_split *s)
     free(s);
 }
 
-int rd_split_count(const rd_split *s)
+int rd_splitter_count(const rd_splitter *s)
 {
     return s->n;
 }
 
-const char *rd_split_pattern(const rd_split *s, int k)
+const char *rd_splitter_pattern(const rd_splitter *s, int k)
 {
     return s->rule[k].pattern;
 }
 
-rd_split_work *rd_split_work_new(void)
+rd_splitter_work *rd_splitter_work_new(void)
 {
-    rd_split_work *w = calloc(1, sizeof *w);
+    rd_splitter_work *w = calloc(1, sizeof *w);
     if (!w) return NULL;
     w->match = pcre2_match_data_create(1, NULL);
     w->context = pcre2_match_context_create(NULL);
     w->stack = pcre2_jit_stack_create(32 << 10, 16 << 20, NULL); /* NULL: the thread's own stack */
     if (!w->match || !w->context) {
-        rd_split_work_free(w);
+        rd_splitter_work_free(w);
         return NULL;
     }
     if (w->stack) pcre2_jit_stack_assign(w->context, NULL, w->stack);
     return w;
 }
 
-void rd_split_work_free(rd_split_work *w)
+void rd_splitter_work_free(rd_splitter_work *w)
 {
     if (!w) return;
     pcre2_match_data_free(w->match);
@@ -236,7 +237,7 @@ static void library_ask(void)
         (void)pcre2_config(PCRE2_CONFIG_VERSION, library_text + name);
 }
 
-const char *rd_split_library(void)
+const char *rd_splitter_library(void)
 {
     (void)pthread_once(&library_once, library_ask);
     return library_text;
@@ -245,8 +246,8 @@ const char *rd_split_library(void)
 /* ---- splitting ---- */
 
 typedef struct split_call {
-    const rd_split *s;
-    rd_split_work *w;
+    const rd_splitter *s;
+    rd_splitter_work *w;
     bool (*piece)(void *ctx, const char *at, size_t n);
     void *ctx;
 } split_call;
@@ -334,8 +335,8 @@ static bool split_by(const split_call *c, int rule, const char *text, size_t n)
     return true;
 }
 
-bool rd_split_text(const rd_split *s, rd_split_work *w, const char *text, size_t n,
-                   bool (*piece)(void *ctx, const char *at, size_t n), void *ctx)
+bool rd_splitter_text(const rd_splitter *s, rd_splitter_work *w, const char *text, size_t n,
+                      bool (*piece)(void *ctx, const char *at, size_t n), void *ctx)
 {
     const split_call c = {s, w, piece, ctx};
     for (size_t from = 0; from < n;) {
