@@ -3,6 +3,7 @@
 #include "byte_bpe_impl.h"
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- bytes in printable form (GPT-2's encoder) ---- */
 
@@ -204,7 +205,8 @@ static rd_code show_ids(byte_bpe *m, const char *name, rd_status *st)
     m->special_of = malloc((size_t)m->n_ids * sizeof *m->special_of);
     m->shown_at = malloc(((size_t)m->n_ids + 1) * sizeof *m->shown_at);
     if (!token || !m->special_of || !m->shown_at) RD_TRY(model_no_memory(name, st));
-    for (int32_t id = 0; id < m->n_ids; id++) token[id] = m->special_of[id] = -1;
+    memset(token, 0xFF, (size_t)m->n_ids * sizeof *token); /* -1 */
+    memset(m->special_of, 0xFF, (size_t)m->n_ids * sizeof *m->special_of);
     for (int32_t k = 0; k < m->tokens.n + m->specials.n; k++) {
         const bool special = k >= m->tokens.n;
         const int32_t id = special ? m->special_id[k - m->tokens.n] : m->token_id[k];

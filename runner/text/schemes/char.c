@@ -74,12 +74,13 @@ static size_t piece_of(int32_t c, char out[MOST_PIECE])
                   {'\t', "\\t"},      {0, "\\0"}};
     for (size_t i = 0; i < sizeof escape / sizeof *escape; i++)
         if (escape[i].code == c) {
-            const size_t n = strlen(escape[i].piece);
-            memcpy(out, escape[i].piece, n);
+            size_t n = 0;
+            for (; escape[i].piece[n]; n++) out[n] = escape[i].piece[n];
             return n;
         }
     if (c < BYTES) return put_code_point(c, out);
-    memcpy(out, "\\x", 2);
+    out[0] = '\\';
+    out[1] = 'x';
     out[2] = digits[(c - BYTES) >> 4];
     out[3] = digits[(c - BYTES) & 15];
     return 4;
