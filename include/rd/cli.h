@@ -21,7 +21,7 @@ typedef struct rd_cli_word {
 /* A key of the config that was typed as a flag. */
 typedef struct rd_cli_key {
     const rd_option *o; /* the key; NULL: none was typed */
-    const char *typed;  /* [n_typed] the name as typed; borrowed from argv */
+    const char *typed;  /* [n_typed] the name as typed, with its dashes; borrowed from argv */
     int n_typed;
     const char *value; /* borrowed from argv, or "true" or "false"; NULL: not given */
 } rd_cli_key;

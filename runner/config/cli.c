@@ -307,8 +307,8 @@ static rd_code parse_bench(int flag_index, behind *b, rd_cli *c, rd_status *st)
     return RD_OK;
 }
 
-/* Keeps a key that was typed as a flag. Its value may be the next word. */
-static void keep_key(rd_cli *c, const rd_option *o, const char *word, size_t n, behind *b)
+/* Keeps a key that was typed as the flag arg[0..n). Its value may be the next word. */
+static void keep_key(rd_cli *c, const rd_option *o, const char *arg, size_t n, behind *b)
 {
     bool truth;
     const char *value = b->value;
@@ -318,7 +318,7 @@ static void keep_key(rd_cli *c, const rd_option *o, const char *word, size_t n, 
         b->took_next = true;
     }
     if (!value && o->type == RD_BOOL) value = b->negated ? "false" : "true";
-    if (!c->key.o) c->key = (rd_cli_key){.o = o, .typed = word, .n_typed = (int)n, .value = value};
+    if (!c->key.o) c->key = (rd_cli_key){.o = o, .typed = arg, .n_typed = (int)n, .value = value};
 }
 
 /* Is it the beginning of one flag, or of several? */
@@ -339,13 +339,16 @@ static rd_code parse_one(int argc, char *const *argv, int *i, rd_cli *c, rd_stat
     const int of_bench = word - arg == 2 && !rd_flag_named(word, n)
                              ? rd_bench_flag_find(word, n, &b.negated)
                              : -1;
-    const rd_option *key = of_bench < 0 && word - arg == 2 && !begins_flag(word, n)
+    const size_t dashes = (size_t)(word - arg);
+    const bool ours = of_bench >= 0 || rd_flag_named(word, n);
+    if (!ours) RD_TRY(rd_cli_foreign(arg, dashes, n, st));
+    const rd_option *key = !ours && (dashes == 1 || !begins_flag(word, n))
                                ? rd_cli_key_named(c, word, n, &b.negated)
                                : NULL;
     if (of_bench >= 0) {
         RD_TRY(parse_bench(of_bench, &b, c, st));
     } else if (key) {
-        keep_key(c, key, word, n, &b);
+        keep_key(c, key, arg, dashes + n, &b);
     } else if (find_flag(c, arg, word, n, &f, &b.negated, st) != RD_OK || !f) {
         return st->code;
     } else if (f->type == RD_FLAG_HELP) {
@@ -363,7 +366,8 @@ static rd_code parse_one(int argc, char *const *argv, int *i, rd_cli *c, rd_stat
         /* --checkpoint=best is no --checkpoint_frequency: the word is also the name of a key. */
         if (set_value(c, f, value, st) != RD_OK && key) {
             *st = (rd_status){.rank = st->rank};
-            c->key = (rd_cli_key){.o = key, .typed = word, .n_typed = (int)n, .value = value};
+            c->key = (rd_cli_key){
+                .o = key, .typed = arg, .n_typed = (int)(dashes + n), .value = value};
         }
         RD_TRY(st->code);
     }

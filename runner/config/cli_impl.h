@@ -1,6 +1,6 @@
 /* cli_impl.h -- what the files of the command line share. cli_flags.c: the flags; cli_bench.c: the
- * flags of bench mode; cli_keys.c: keys that are typed as flags; cli.c: reads words; help.c,
- * help_topics.c, help_man.c, help_configs.c: print. */
+ * flags of bench mode; cli_keys.c: keys that are typed as flags; cli_foreign.c: flags of other programs;
+ * cli.c: reads words; help.c, help_topics.c, help_man.c, help_configs.c: print. */
 #ifndef RD_CLI_IMPL_H
 #define RD_CLI_IMPL_H
 
@@ -86,11 +86,22 @@ void rd_bench_flags_help(const char *indent, FILE *out);
  * allowed, or the key for a flag of another program. *negated: it was no<key>, of a bool. NULL:
  * none. */
 const rd_option *rd_cli_key_named(const rd_cli *c, const char *word, size_t n, bool *negated);
+/* Fails if arg, of this number of dashes and n more bytes, is a flag of another program that no key
+ * replaces. The message says what to do instead. */
+rd_code rd_cli_foreign(const char *arg, size_t dashes, size_t n, rd_status *st);
 /* Returns the key whose name is nearest to the word; NULL: none is near. */
 const char *rd_cli_key_nearest(const rd_cli *c, const char *word);
 /* Fails if a key, or a flag of bench mode in another mode, was typed as a flag. The message says
  * how this program sets the key. */
 rd_code rd_cli_check_keys(const rd_cli *c, rd_status *st);
+
+/* ---- cli_foreign.c ---- */
+/* Returns the key that takes the value of another program's flag; NULL: none. name: with '_' for
+ * '-'. */
+const char *rd_cli_foreign_key(const char *name);
+/* Returns what to do instead of another program's flag, to be read behind "here:"; NULL: nothing is
+ * known of the flag, or a key replaces it. */
+const char *rd_cli_foreign_advice(const char *name);
 
 RD_C_END
 #endif

@@ -5,26 +5,7 @@
 
 #include <string.h>
 
-/* Flags of OpenSeq2Seq and of Horovod's examples whose key has another name here. */
-static const char *const other_names[][2] = {
-    {"base_lr", "learning_rate"},
-    {"batches_per_allreduce", "iter_size"},
-    {"epochs", "num_epochs"},
-    {"max_eval_checkpoints", "checkpoint_keep"},
-    {"test_batch_size", "eval_batch_size"},
-    {"val_batch_size", "eval_batch_size"},
-    {"wd", "weight_decay"},
-};
-
 enum { LONGEST_KEY = 64, MOST_KEYS = 512 };
-
-/* Returns the key of another program's flag; NULL: none. */
-static const char *other_key(const char *name)
-{
-    for (size_t i = 0; i < sizeof other_names / sizeof *other_names; i++)
-        if (!strcmp(other_names[i][0], name)) return other_names[i][1];
-    return NULL;
-}
 
 /* Copies a name with '_' for '-'. Returns false if it is too long for a key. */
 static bool key_name(const char *word, size_t n, char out[LONGEST_KEY])
@@ -47,12 +28,21 @@ const rd_option *rd_cli_key_named(const rd_cli *c, const char *word, size_t n, b
 {
     char name[LONGEST_KEY];
     if (n == 0 || !key_name(word, n, name)) return NULL;
-    const char *other = other_key(name);
+    const char *other = rd_cli_foreign_key(name);
     const rd_option *o = key_of(c, other ? other : name);
     if (o || strncmp(name, "no", 2) != 0) return o;
     o = key_of(c, name + 2 + (name[2] == '_'));
     *negated = o && o->type == RD_BOOL;
     return *negated ? o : NULL;
+}
+
+rd_code rd_cli_foreign(const char *arg, size_t dashes, size_t n, rd_status *st)
+{
+    char name[LONGEST_KEY], typed[RD_SHOWN_BYTES];
+    const char *say = key_name(arg + dashes, n, name) ? rd_cli_foreign_advice(name) : NULL;
+    if (!say) return RD_OK;
+    return rd_fail(st, RD_EUSAGE, "%s is a flag of another program; here: %s",
+                   rd_shown_bytes(arg, dashes + n, typed, sizeof typed), say);
 }
 
 const char *rd_cli_key_nearest(const rd_cli *c, const char *word)
@@ -71,13 +61,15 @@ static rd_code explain_key(const rd_cli *c, rd_status *st)
     char typed[RD_SHOWN_BYTES], shown[RD_SHOWN_BYTES], name[LONGEST_KEY] = "";
     const char *key = k->o->key, *value = k->value ? rd_shown(k->value, shown) : "VALUE";
     bool negated;
-    (void)key_name(k->typed, (size_t)k->n_typed, name);
+    const int dashes = k->typed[1] == '-' ? 2 : 1;
+    (void)key_name(k->typed + dashes, (size_t)(k->n_typed - dashes), name);
     (void)rd_shown_bytes(k->typed, (size_t)k->n_typed, typed, sizeof typed);
     if (c->mode_bit == RD_MODE_BENCH && rd_bench_flag_find(key, strlen(key), &negated) >= 0)
-        return rd_fail(st, RD_EUSAGE, "--%s is a flag of another program; here it is --%s=%s",
-                       typed, key, value);
-    return rd_fail(st, RD_EUSAGE, "--%s is a %s; here it is --set %s=%s", typed,
-                   other_key(name) ? "flag of another program" : "key of the config, not a flag",
+        return rd_fail(st, RD_EUSAGE, "%s is a flag of another program; here it is --%s=%s", typed,
+                       key, value);
+    return rd_fail(st, RD_EUSAGE, "%s is a %s; here it is --set %s=%s", typed,
+                   rd_cli_foreign_key(name) ? "flag of another program"
+                                            : "key of the config, not a flag",
                    key, value);
 }
 

@@ -11,6 +11,7 @@
 #   tests/support/docs.sh run [PAGE...]  runs the commands below each <!-- run --> line, in a copy of the tree
 #   tests/support/docs.sh faq            checks that the program prints the messages that the pages explain
 #   tests/support/docs.sh configs        checks that configs/README.md lists every config
+#   tests/support/docs.sh foreign        checks the flags of other programs in configs/MIGRATING_TRANSLATION.md
 #   tests/support/docs.sh example        trains the config that configs/README.md shows
 #
 # A check prints one line for each finding and exits with 1; without findings it prints nothing. `words` reads
@@ -53,6 +54,7 @@ configs/DECODING.md     4096
 configs/KEYS.md        57344
 configs/TEXT.md         6144
 configs/MIGRATING.md    6144
+configs/MIGRATING_TRANSLATION.md 10240
 configs/WRITING.md      4096
 docker/README.md       14336
 docker/MESSAGES.md     15360
@@ -581,6 +583,55 @@ configs() {
     done
 }
 
+# A table of configs/MIGRATING_TRANSLATION.md has flags of another program on the left, and keys (key, key=value) or
+# flags of this one on the right. Those on the right must exist and take the value. The program must explain each flag
+# on the left by a name of the right, or by "leave it out". Code in parentheses belongs to the other program.
+foreign() {
+    local page=configs/MIGRATING_TRANSLATION.md line left right word name answer found n_left=0 n_right=0
+    "$PROG" --print_keys | sed -n 's/^| `\([a-z_0-9]*\)` .*/\1/p' > "$work/keys"
+    "$PROG" --print_topic=flags | sed -n 's/^| `--\([a-z_]*\).*/\1/p' > "$work/flags"
+    echo '{"model": "transformer", "source_file": "a", "target_file": "b"}' > "$work/any.json"
+    while IFS=$'\t' read -r line left right; do
+        while [[ $right =~ \([^\)]*\) ]]; do right=${right/"${BASH_REMATCH[0]}"/}; done
+        : > "$work/names"
+        while IFS= read -r word; do
+            name=${word%%=*}
+            n_right=$((n_right + 1))
+            case $word in
+            mpirun\ *) ;;
+            --*)
+                grep -qx -- "${name#--}" "$work/flags" || finding "$page:$line: there is no flag $name"
+                echo "$name" >> "$work/names"
+                ;;
+            *)
+                grep -qx -- "$name" "$work/keys" || finding "$page:$line: there is no key '$name'"
+                echo "$name" >> "$work/names"
+                [ "$name" = "$word" ] ||
+                    answer=$("$PROG" --config_file="$work/any.json" --set "$word" --allow_unknown_keys --print_config 2>&1) ||
+                    finding "$page:$line: $word: ${answer##*error: }"
+                ;;
+            esac
+        done < <(grep -o '`[^`]*`' <<< "$right" | tr -d '`')
+        ! grep -q 'leave it out' <<< "$right" || echo 'leave it out' >> "$work/names"
+        while IFS= read -r word; do
+            n_left=$((n_left + 1))
+            answer=$("$PROG" "$word" 1 2>&1)
+            [ $? -eq 2 ] || finding "$page:$line: $word is not refused with exit code 2"
+            found=
+            while IFS= read -r name; do [[ $answer != *"$name"* ]] || found=yes; done < "$work/names"
+            [ -n "$found" ] || finding "$page:$line: $word is explained otherwise: ${answer#*error: }"
+        done < <(grep -o '`-[^`]*`' <<< "$left" | tr -d '`')
+    done < <(awk -F ' *[|] *' '
+        /^[|]/ && !table { table = $3 == "run_dist" ? 1 : 2; next }
+        !/^[|]/ { table = 0 }
+        table == 1 && $2 !~ /^-+$/ { print FNR "\t" $2 "\t" $3 }' "$page")
+    if [ $n_left -lt 100 ] || [ $n_right -lt 100 ]; then
+        finding "$page: only $n_left flags and $n_right names were found"
+    fi
+    sed -n '/^    {$/,/^    }$/p' "$page" > "$work/page.json"
+    "$PROG" --config_file="$work/page.json" --print_config > "$work/out" 2>&1 || finding "$page: its config: $(tail -n 1 "$work/out")"
+}
+
 # The config that configs/README.md shows trains.
 example() {
     local set side
@@ -597,11 +648,11 @@ example() {
 }
 
 case ${1:-} in
-links | sizes | words | faq | configs | example) "$1" ;;
+links | sizes | words | faq | configs | foreign | example) "$1" ;;
 run) shift; run_pages "$@" ;;
 generated) each_block check_block ;;
 write) each_block write_block ;;
-'' | -*) sed -n '5,18s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+'' | -*) sed -n '5,19s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 *) each_block check_block "$1" ;;
 esac
 [ $findings -eq 0 ]

@@ -428,7 +428,34 @@ static struct typed_row {
      "unknown flag '--bench_step'; did you mean the key of '--set bench_steps=...'?"},
     {"key: one dash",
      {"--config=x", "-bench_steps=3"},
-     "unknown flag '-bench_steps'; did you mean the key of '--set bench_steps=...'?"},
+     "-bench_steps is a key of the config, not a flag; here it is --set bench_steps=3"},
+    {"key: another program's name, one dash",
+     {"--config=x", "-valid_steps", "50"},
+     "unknown flag '-valid_steps'; --help lists the flags, and --set key=value is for keys of the "
+     "config"},
+    {"key: another program's name for a key that this run does not have",
+     {"--config=x", "--lenpen=1"},
+     "unknown flag '--lenpen'; --help lists the flags, and --set key=value is for keys of the "
+     "config"},
+    {"key: another program's short flag",
+     {"--config=x", "-o", "model"},
+     "-o is a flag of another program; here: --logdir=DIR has all that a training writes, and "
+     "--inference_out=FILE is a translation"},
+    {"key: another program's flag that begins one of ours",
+     {"--config=x", "--output=text"},
+     "--output is a flag of another program; here: --logdir=DIR has all that a training writes, "
+     "and --inference_out=FILE is a translation"},
+    {"key: another program's flag, with hyphens and in capitals",
+     {"--config=x", "--Update-Freq=4"},
+     "unknown flag '--Update-Freq'; --help lists the flags, and --set key=value is for keys of "
+     "the config"},
+    {"key: another program's flag stops at the first",
+     {"--update-freq=4", "--horovod"},
+     "--update-freq is a flag of another program; here: --set batch_tokens=N counts a whole "
+     "update, and --set iter_size=N only computes it in parts"},
+    {"key: another program's flag behind a command's --",
+     {"--restarts=1", "--", "x", "--horovod"},
+     ""},
 };
 
 static void check_typed(void **state)
