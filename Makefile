@@ -196,7 +196,7 @@ demo: ## installs missing packages, builds, trains spelling to sound with 2 rank
 # hosts waits for minutes, and is for CI and test-all. ranks is for the sanitizers (outside test-all): no test that mostly
 # waits or ends processes, no golden networks, no command line, no run whose last digits decide.
 TESTS_unit := $(UNIT) $(FUZZ) $(filter tests/unit/% tests/scripts/% tests/golden/%,$(SHELLS))
-HOSTS      := $(patsubst %,tests/mpi/%.sh,cluster cluster_train hosts rows_hosts slurm update_hosts)
+HOSTS      := $(patsubst %,tests/mpi/%.sh,cluster cluster_train hosts rows_hosts slurm transformer_hosts update_hosts)
 LONG       := $(patsubst %,tests/mpi/%.sh,doctor doctor_agree supervise signals watch images end finite logdir other_ranks) \
               $(wildcard tests/fault/*.sh) $(BUILD)/tests/golden/images tests/cli/run tests/scripts/lint_finds.sh
 TESTS_hosts := $(HOSTS)
