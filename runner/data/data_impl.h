@@ -42,14 +42,10 @@ void rd_lines_free(rd_lines *l); /* NULL is fine */
  * read. Borrowed until the next call. */
 rd_code rd_lines_next(rd_lines *l, const char **line, size_t *n, rd_status *st);
 
-int64_t rd_lines_number(const rd_lines *l);   /* number of the last line in its file, from 1 */
-int rd_lines_file(const rd_lines *l);         /* index of its file; 0: the only one */
-const char *rd_lines_name(const rd_lines *l); /* name of its file, for messages; borrowed */
-int64_t rd_lines_offset(const rd_lines *l);   /* offset of its first byte in the text of the file */
-/* Returns whether the file that is read is a regular file without compression: a line can then be
- * read again at its offset. */
-bool rd_lines_plain(const rd_lines *l);
-int64_t rd_lines_bytes(const rd_lines *l); /* bytes read so far, after decompression */
+int64_t rd_lines_number(const rd_lines *l); /* number of the last line in its file, from 1 */
+int rd_lines_file(const rd_lines *l);       /* index of its file; 0: the only one */
+int64_t rd_lines_offset(const rd_lines *l); /* offset of its first byte in the text of the file */
+int64_t rd_lines_bytes(const rd_lines *l);  /* bytes read so far, after decompression */
 bool rd_lines_bom(const rd_lines *l); /* the file began with a byte order mark, which was skipped */
 int64_t rd_lines_replaced(const rd_lines *l);       /* number of characters replaced by U+FFFD */
 int64_t rd_lines_first_replaced(const rd_lines *l); /* number of the first line with one */

@@ -469,17 +469,9 @@ int rd_lines_file(const rd_lines *l)
 {
     return l->file;
 }
-const char *rd_lines_name(const rd_lines *l)
-{
-    return l->name;
-}
 int64_t rd_lines_offset(const rd_lines *l)
 {
     return l->at;
-}
-bool rd_lines_plain(const rd_lines *l)
-{
-    return l->in && !l->archive && !l->gunzip && S_ISREG(rd_input_stat(l->in)->st_mode);
 }
 int64_t rd_lines_bytes(const rd_lines *l)
 {

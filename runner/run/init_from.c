@@ -123,6 +123,11 @@ static int list_meanings(const rd_run *r, const rd_ckpt *c, rd_strbuf *list)
             init_note(list, &n, i == 0 ? "source vocabulary" : "target vocabulary",
                       "is another one there");
     }
+    const char *sub = json_string_value(json_object_get(c->meta, "subword_hash"));
+    char text[20];
+    (void)snprintf(text, sizeof text, "%016" PRIx64, r->spec.subword_hash);
+    if (sub ? strcmp(sub, text) != 0 : r->spec.subword_hash != 0)
+        init_note(list, &n, "subword model", sub ? "is another one there" : "is missing there");
     rd_strbuf why = {0};
     if (meaning_other_classes(json_object_get(c->meta, "classes"), &r->spec, &why))
         init_note(list, &n, "classes", rd_strbuf_str(&why));

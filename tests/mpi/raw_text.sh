@@ -116,6 +116,9 @@ mv away/train.* data
 {
 expect "other rules, with a checkpoint" 2 "subword_size 25 -> 30: the checkpoints in 'np1' were trained with the other value" \
     run 1 24 np1 --set subword=bpe --set subword_size=30
+expect "the same words without the subwords" 6 "'subword model' is another one there" \
+    run 1 24 child --set init_from=np1 --set src_vocab_file=np1/text/vocab.source.txt \
+    --set tgt_vocab_file=np1/text/vocab.target.txt --set max_unknown=1
 head -n 200 data/train.src > data/less.src
 head -n 199 data/train.tgt > data/less.tgt
 expect "unequal numbers of lines, before any work" 5 "'data/less.src' has 200 lines, 'data/less.tgt' has 199" \
