@@ -56,10 +56,11 @@ static rd_code chain_add(chain *c, char *path, const char *at, rd_status *st)
         }
     if (n == CHAIN_MOST)
         rd_fail(st, RD_EUSAGE, "%s: more than %d configs are based on each other", at, CHAIN_MOST);
-    c->text[n % CHAIN_MOST] = NULL;
+    char *text = NULL;
+    size_t bytes = 0;
     if (st->code == RD_OK &&
-        rd_file_read_limited(path, RD_EUSAGE, CHAIN_BYTES, "a config", &c->text[n], &c->bytes[n],
-                             st) != RD_OK &&
+        rd_file_read_limited(path, RD_EUSAGE, CHAIN_BYTES, "a config", &text, &bytes, st) !=
+            RD_OK &&
         at)
         rd_status_prefix(st, "%s: 'base'", at);
     rd_strbuf_release(&circle);
@@ -70,6 +71,8 @@ static rd_code chain_add(chain *c, char *path, const char *at, rd_status *st)
     }
     c->path[n] = path;
     c->real[n] = real;
+    c->text[n] = text;
+    c->bytes[n] = bytes;
     c->n++;
     return RD_OK;
 }

@@ -49,7 +49,7 @@ wait $pid 2> /dev/null
 expect "killed" 0 '^d,failed,,.*run.log has no end' row d
 train --logdir=logs/e --mode=train --set optimizer=sgd --set learning_rate=1e6 --set max_grad_norm=null \
     --max_steps=400 > /dev/null 2>&1
-expect "a failure has its code and its reason" 0 '^e,failed,7,.*diverges' row e
+expect "a failure has its code and its reason" 0 '^e,failed,7,.*\(diverges\|not finite\)' row e
 expect "--where on keys" 0 '^b ' runs --where 'learning_rate>0.01 and learning_rate <= 0.03'
 expect "--where leaves the others out" 0 '' absent '^a ' runs --where 'learning_rate>0.01'
 expect "--where on columns" 0 '^e ' runs --where 'state=failed and exit_code=7'
