@@ -229,7 +229,6 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
         if (st->code == RD_OK) (void)model_keys(*out, st);
         if (st->code == RD_OK) (void)beam_search(*out, cli, note, st);
         if (st->code == RD_OK) (void)check_owners(*out, &notices, st);
-        if (st->code == RD_OK) (void)all_required(*out, cli, st);
         if (st->code == RD_OK) rd_partner_notes(*out, cli, &notices);
     }
     RD_TRY(rd_comm_agree(comm, st));
@@ -237,7 +236,8 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
         rd_info(log, "%.*s", (int)strcspn(s, "\n"), s);
     if (note[0]) rd_info(log, "%s", note);
     if (cli->lr_given) rd_info(log, "learning_rate is %g, from --lr", cli->lr);
-    if (root) warn_unknown(*out, log);
+    if (root) warn_unknown(*out, log); /* an unknown key may be a missing one, misspelt */
+    (void)all_required(*out, cli, st);
 done:
     rd_strbuf_release(&notices);
     rd_strbuf_release(&read);
