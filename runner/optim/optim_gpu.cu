@@ -295,8 +295,8 @@ static rd_code first_sweep(const rd_optim *o, float scale, bool weights, double 
     RD_TRY_OR_RETURN(RD_LAUNCH(d->gpu, st, square_params, (unsigned)n, RD_BLOCK, 0, d->param,
                                d->g_sq, weights ? d->w_sq : (double *)nullptr,
                                param_g_sq(d->outcome), d->param_w_sq));
-    return RD_LAUNCH(d->gpu, st, decide, 1, RD_BLOCK, 0, d->param, n, max_norm, most_norm, lars, d->param_w_sq,
-                     o->trust ? d->factor : (float *)nullptr, d->outcome);
+    return RD_LAUNCH(d->gpu, st, decide, 1, RD_BLOCK, 0, d->param, n, max_norm, most_norm, lars,
+                     d->param_w_sq, o->trust ? d->factor : (float *)nullptr, d->outcome);
 }
 
 static rd_code second_sweep(const rd_optim *o, const rd_optim_job *job, rd_status *st)
