@@ -156,8 +156,6 @@ static rd_code all_required(const rd_config *c, const rd_cli *cli, rd_status *st
 {
     static const char *const also[] = {"source_file",
                                        "target_file",
-                                       "bucket_src",
-                                       "bucket_tgt",
                                        "encoder_use_skip_connections",
                                        "decoder_use_skip_connections",
                                        "data_dir",

@@ -153,15 +153,14 @@ rd_code rd_config_check_required(const rd_config *c, const rd_option_group *cons
 {
     const rd_option *first = NULL;
     rd_strbuf list = {0};
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n && !first; i++)
+        for (const rd_option *o = groups[i]->options; o->key && !first; o++)
+            if ((o->required & (unsigned)mode) != 0 && !rd_config_get(c, o->key)) first = o;
+    for (int i = 0; i < n && first; i++)
         for (const rd_option *o = groups[i]->options; o->key; o++) {
             bool needed = (o->required & (unsigned)mode) != 0;
-            for (int k = 0; also && also[k] && !needed && first; k++)
-                needed = !strcmp(also[k], o->key);
-            if (!needed || rd_config_get(c, o->key)) continue;
-            if (!first)
-                first = o;
-            else if (strcmp(first->key, o->key) != 0)
+            for (int k = 0; also && also[k] && !needed; k++) needed = !strcmp(also[k], o->key);
+            if (needed && !rd_config_get(c, o->key) && strcmp(first->key, o->key) != 0)
                 missing_add(&list, o->key);
         }
     if (first)

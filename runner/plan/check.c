@@ -23,24 +23,32 @@ static double check_mb(double bytes)
     return bytes * 1e-6;
 }
 
-/* Finds the last step as a training does: --max_steps where it is given, else num_epochs, else the
- * default of the flag. *n: batches of an epoch. */
+/* Finds the last step as a training from step 0 does: the least of the limits that are set. *n:
+ * batches of an epoch. */
 static int64_t check_last_step(const rd_run *r, const stepper *s, int64_t *n)
 {
+    const int64_t epochs = setup_last_epoch(r);
+    double last = (double)r->cli->max_steps;
     *n = rd_order_n_whole(s->order);
-    if (r->cli->max_steps_given || !r->config.has_num_epochs) return r->cli->max_steps;
-    const double steps = ceil((double)r->config.num_epochs * (double)*n /
-                              (double)r->config.iter_size);
-    return steps < 1e15 ? (int64_t)steps : INT64_C(1000000000000000);
+    if (epochs < INT64_MAX) {
+        const double end = ceil((double)epochs * (double)*n / (double)run_batches(r));
+        if (!r->cli->max_steps_given || end < last) last = end;
+    }
+    if (r->config.max_samples > 0)
+        last = fmin(last, ceil((double)r->config.max_samples / (double)run_update_samples(r)));
+    return last < 1e15 ? (int64_t)last : INT64_C(1000000000000000);
 }
 
 /* The schedule needs the length of an epoch and the end of the training. */
 static void check_schedule(rd_run *r, int64_t last_step, int64_t n)
 {
     rd_schedule_config *c = &r->schedule_config;
-    c->epoch_steps = (double)n / (double)r->config.iter_size;
+    const int64_t epochs = setup_last_epoch(r);
+    c->epoch_steps = (double)n / (double)run_batches(r);
     c->end_epoch = r->config.has_num_epochs ? (double)r->config.num_epochs
-                                            : (double)last_step / c->epoch_steps;
+                   : epochs < INT64_MAX && !r->cli->max_steps_given
+                       ? (double)epochs
+                       : (double)last_step / c->epoch_steps;
 }
 
 static void print_steps(rd_run *r, int64_t last_step, int64_t n)
@@ -49,7 +57,7 @@ static void print_steps(rd_run *r, int64_t last_step, int64_t n)
     const char *dir = r->cli->logdir;
     const int64_t there = dir && dir[0] ? rd_ckpt_newest_step(dir) : -1;
     rd_info(r->log, "steps: %s, %.4g epochs of %s batch%s", rd_commas((double)last_step, a),
-            n > 0 ? (double)last_step * (double)r->config.iter_size / (double)n : 0.0,
+            n > 0 ? (double)last_step * (double)run_batches(r) / (double)n : 0.0,
             rd_commas((double)n, b), n == 1 ? "" : "es");
     if (there >= 0)
         rd_info(r->log, "log folder: '%s' holds step %" PRId64 "; the training would go on from it",
@@ -178,6 +186,7 @@ rd_code run_check(rd_run *r, rd_status *st)
     (void)init_check_keys(r, st);
     RD_TRY(run_agree(r, st));
     RD_TRY(setup_data(r, RD_SPLIT_TRAIN, &r->train_data, st));
+    RD_TRY(setup_updates(r, st));
     if (r->mode == RD_MODE_TRAIN_EVAL) RD_TRY(setup_data(r, RD_SPLIT_EVAL, &r->eval_data, st));
     rd_dataset_def_of(r->train_data)->spec(rd_dataset_self(r->train_data), &spec);
     RD_TRY(setup_model(r, &spec, true, st));

@@ -336,3 +336,11 @@ done:
     device_measure_fixed(r);
     return st->code;
 }
+
+int64_t setup_last_epoch(const rd_run *r)
+{
+    const int64_t most = r->config.max_epochs > 0 ? r->config.max_epochs : INT64_MAX,
+                  n = r->config.has_num_epochs && !r->cli->max_steps_given ? r->config.num_epochs
+                                                                           : INT64_MAX;
+    return n < most ? n : most;
+}

@@ -17,6 +17,9 @@ rd_code setup_data(rd_run *r, rd_split split, rd_dataset **out, rd_status *st);
 /* Collective. With batch_tokens: computes the global batch from the training data. */
 rd_code setup_updates(rd_run *r, rd_status *st);
 
+/* Returns the number of epochs at whose end the training ends; INT64_MAX: another limit decides. */
+int64_t setup_last_epoch(const rd_run *r);
+
 /* Collective. Makes device, model, parameters and tape; with_optim: also optimizer and exchange. */
 rd_code setup_model(rd_run *r, const rd_data_spec *spec, bool with_optim, rd_status *st);
 

@@ -395,21 +395,12 @@ static void find_origin(trainer *t)
     c->origin_epoch = p->origin.epoch;
 }
 
-/* Returns the number of epochs at whose end the training ends; INT64_MAX: another limit decides. */
-static int64_t last_epoch(const rd_run *r)
-{
-    const int64_t most = r->config.max_epochs > 0 ? r->config.max_epochs : INT64_MAX,
-                  n = r->config.has_num_epochs && !r->cli->max_steps_given ? r->config.num_epochs
-                                                                           : INT64_MAX;
-    return n < most ? n : most;
-}
-
 /* Finds the last step: --max_steps where it is given, else num_epochs, else the flag's default. Of
  * these and max_epochs, the first ends the training. */
 static void find_last_step(trainer *t)
 {
     rd_run *r = t->run;
-    const int64_t last = last_epoch(r);
+    const int64_t last = setup_last_epoch(r);
     t->last_step = r->cli->max_steps;
     if (r->config.max_samples > 0 && r->progress.all_samples >= r->config.max_samples)
         t->last_step = r->progress.step;
@@ -472,7 +463,7 @@ static rd_code open_run(trainer *t, rd_status *st)
     RD_TRY(run_load(r, "newest", &found, st));
     if (!found && r->config.init_from) RD_TRY(init_weights(r, st));
     t->saved_step = found ? r->progress.step : -1;
-    t->stepper.n_epochs = last_epoch(r);
+    t->stepper.n_epochs = setup_last_epoch(r);
     (void)stepper_prepare(&t->stepper, st);
     t->param_norm = calloc((size_t)rd_params_n(r->params) + 1, sizeof *t->param_norm);
     if (!t->param_norm) rd_fail(st, RD_EENV, "out of memory");

@@ -84,7 +84,7 @@ expect "it trains" 0 'done: step 1 ' "$PROG" --config_file=mine.json --logdir=lo
 expect "--new_config to standard output" 0 '' eval "'$PROG' --new_config=seq2seq | cmp - new.json"
 expect "an unknown model" 2 "there is no model 'resnet19'; .*did you mean 'resnet1" "$PROG" --new_config=resnet19
 echo '{"batch_size": 8, "src_emb_size": 7}' > few.json
-expect "all missing keys at once" 2 "'src_vocab_file' is missing, .*'tgt_vocab_file', 'source_file', .*'bucket_src', .*'decoder_cell_units', .*'optimizer'" \
+expect "all missing keys at once" 2 "'encoder_cell_type' is missing, .*missing too: 'source_file', 'target_file', .*'decoder_cell_units', .*'optimizer'" \
     "$PROG" --config_file=few.json --logdir=logs/few
 expect "no key that is there" 1 '' eval "'$PROG' --config_file=few.json --logdir=logs/few 2>&1 | grep 'src_emb_size\|lars_eta'"
 expect "only the keys of the mode" 1 '' eval "'$PROG' --config_file=few.json --mode=infer --logdir=logs/few 2>&1 | grep learning_rate"
@@ -109,6 +109,11 @@ expect "it names what the log folder holds" 0 "'logs/size' holds step 1; the tra
 expect "it touches nothing there" 0 '^0$' touched
 expect "a run that holds the folder is not disturbed" 0 'nothing was written' check --logdir=logs/first
 expect "with two ranks" 0 '^steps: 12, 4 epochs of 3 batches' ranks 2 "$PROG" --check --config_file=toy.json --check_steps=1
+tokens=(--set batch_size=null --set batch_tokens=40 --set num_epochs=null --set max_epochs=3)
+timeout 100 "$PROG" --config_file=toy.json --logdir=logs/tokens "${tokens[@]}" > tokens.out 2>&1 < /dev/null
+last=$(sed -n 's/^done: step \([0-9]*\).*/\1/p' tokens.out)
+expect "updates by tokens: the last step of the training" 0 "^steps: ${last:-none}, 3 epochs of" \
+    "$PROG" --check --config_file=toy.json "${tokens[@]}"
 expect "data that is missing" 5 "cannot open 'none.src'" check --set source_file=none.src
 expect "a config that is wrong" 2 "must be one of" check --set optimizer=adan
 expect "steps without a check" 2 "check_steps is for --check" "$PROG" --config_file=toy.json --check_steps=3 --logdir=logs/z
