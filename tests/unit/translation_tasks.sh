@@ -30,24 +30,29 @@ cat > task.json << 'END'
     "model": "transformer", "src_vocab_file": "vocab.txt", "tgt_vocab_file": "vocab.txt", "weight_init": "sockeye",
     "encoder_layers": 2, "decoder_layers": 2, "d_model": 32, "ff_dim": 64, "label_smoothing": 0, "optimizer": "adam",
     "learning_rate": 0.001, "lr_policy": "decay", "batch_size": 16, "bucket_src": [12], "bucket_tgt": [12],
-    "source_file": "train.src", "target_file": "train.tgt", "metric": "sacrebleu", "print_samples": false,
+    "source_file": "train.src", "target_file": "train.tgt", "source_file_eval": "dev.src", "target_file_eval": "dev.tgt",
+    "eval_frequency": 1000, "metric": "sacrebleu", "print_samples": false,
     "histogram_frequency": 0, "threads": 1
 }
 END
-# learns TASK SEED UPDATES PERPLEXITY BLEU KEYS...: does the model reach both on lines that it has not seen?
+# learns TASK SEED UPDATES PERPLEXITY BLEU KEYS...: does the best of the checkpoints after every 1000 updates reach both on
+# lines that it has not seen?
 learns() {
     local task=$1 seed=$2 updates=$3 keys=("${@:6}")
     rm -rf log
     digits 10000 13 train "$task"
-    digits 200 17 dev "$task"
-    if ! "$PROG" --config_file=task.json --logdir=log --seed="$seed" --max_steps="$updates" "${keys[@]}" > out.txt 2>&1 ||
-        ! "$PROG" --config_file=task.json --logdir=log --mode=eval --set source_file_eval=dev.src --set target_file_eval=dev.tgt \
-            "${keys[@]}" > out.txt 2>&1; then
+    digits 100 17 dev "$task"
+    digits 200 19 test "$task"
+    if ! "$PROG" --config_file=task.json --logdir=log --seed="$seed" --mode=train_eval --max_steps="$updates" "${keys[@]}" \
+        > out.txt 2>&1 ||
+        ! "$PROG" --config_file=task.json --logdir=log --mode=eval --set checkpoint=best --set source_file_eval=test.src \
+            --set target_file_eval=test.tgt "${keys[@]}" > out.txt 2>&1; then
         cat out.txt
         return 2
     fi
-    sed -n 's/.*"perplexity":\([^,]*\),.*"sacreBLEU":\([^,]*\),.*/\1 \2/p' log/eval/metrics.jsonl | awk -v ppl="$4" -v bleu="$5" '
-        { print "perplexity " $1 ", BLEU " $2; ok = $1 <= ppl && $2 >= bleu } END { exit !ok }'
+    tail -n 1 log/eval/metrics.jsonl | sed -n 's/.*"perplexity":\([^,]*\),.*"sacreBLEU":\([^,]*\),.*/\1 \2/p' |
+        awk -v ppl="$4" -v bleu="$5" '
+            { print "perplexity " $1 ", BLEU " $2; ok = $1 <= ppl && $2 >= bleu } END { exit !ok }'
 }
 still="--set n_heads=2 --set dropout_attention=0 --set dropout_residual=0 --set dropout_ff=0"
 # shellcheck disable=SC2086 # $still is several words
