@@ -388,6 +388,7 @@ static double transformer_flops(void *self, const rd_batch *b)
 #define SIZES(layers, d, heads, ff)                                                              \
     {"encoder_layers", #layers, NULL}, {"decoder_layers", #layers, NULL}, {"d_model", #d, NULL}, \
         {"n_heads", #heads, NULL}, {"ff_dim", #ff, NULL}, {"label_smoothing", "0.1", NULL},      \
+        {"batch_tokens", "4096", "batch_size batch_sentences"},                                  \
     {                                                                                            \
         "average_across_timesteps", "true", NULL                                                 \
     }
