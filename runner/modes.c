@@ -143,8 +143,8 @@ rd_code rd_run_mode(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *co
     RD_TRY(setup_config(&r, st));
     rd_comm_end_within(comm, r.config.stall_abort_s);
     if (r.mode != RD_MODE_PREPARE) RD_TRY(device_choose(&r, st));
-    /* A single rank in infer mode may be waiting for the user to type. In prepare mode all ranks wait
-     * for rank 0, and a large text takes hours. */
+    /* A single rank in infer mode may be waiting for the user to type. In prepare mode all ranks
+     * wait for rank 0, and a large text takes hours. */
     if (r.mode != RD_MODE_PREPARE && (r.mode != RD_MODE_INFER || r.world->size > 1)) {
         (void)rd_watch_start(comm, log,
                              &(rd_watch_limits){r.config.stall_warn_s, r.config.stall_abort_s,

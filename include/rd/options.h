@@ -209,8 +209,8 @@ typedef struct rd_config rd_config;
  * such as 64.0 for RD_INT. With allow_unknown, unknown keys are kept aside instead
  * (rd_config_unknown).
  *
- * A path of an RD_OPT_PATH or RD_OPT_PATHS key that begins with "~/" gets the home folder of HOME in place of
- * the '~'. "~name" is RD_EUSAGE.
+ * A path of an RD_OPT_PATH or RD_OPT_PATHS key that begins with "~/" gets the home folder of HOME
+ * in place of the '~'. "~name" is RD_EUSAGE.
  *
  * A UTF-8 BOM and CRLF are accepted. The key "$schema", which is for editors, is skipped. A key may
  * be in several groups with the same type and default; its value must fit all of them. Another type

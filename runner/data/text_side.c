@@ -1,13 +1,13 @@
 /* text_side.c -- turns the lines of one side of a text into token ids in flat arrays.
  *
  * A token takes 2 bytes while the vocabulary has fewer than 65,536 ids, a line takes 8 bytes. Five
- * million pairs of 27 tokens a side take 0.6 GB, once per host. With `again` a line takes 8 bytes in
- * all: its offset in the file and its number of tokens. Its ids are made when they are used.
+ * million pairs of 27 tokens a side take 0.6 GB, once per host. With `again` a line takes 8 bytes
+ * in all: its offset in the file and its number of tokens. Its ids are made when they are used.
  *
  * Trailing white space is removed, and a subword model segments the line. Then the line is split at
- * each single space. Two spaces in a row make an empty token; an empty line is one empty token. Each
- * line becomes "start w1 .. wn end". Empty lines are listed, too: they are left out of training and
- * of translation. */
+ * each single space. Two spaces in a row make an empty token; an empty line is one empty token.
+ * Each line becomes "start w1 .. wn end". Empty lines are listed, too: they are left out of
+ * training and of translation. */
 #include "text_impl.h"
 #include <errno.h>
 #include <inttypes.h>

@@ -5,8 +5,8 @@
  * it. "-" as source_file_test is standard input, which rank 0 reads for all. LF ends a line, CR LF
  * is tolerated, nothing else ends one. (In vocabularies a lone CR does.)
  *
- * Without vocabularies in the config, rank 0 makes them, and a subword model, from the training text
- * (text_kit.c).
+ * Without vocabularies in the config, rank 0 makes them, and a subword model, from the training
+ * text (text_kit.c).
  *
  * Token ids are stored in flat arrays that the ranks of a host share; local rank 0 reads the files.
  * With shard, every rank reads the files itself and keeps only its own lines. All ranks know the
