@@ -221,8 +221,8 @@ done:
     return st->code;
 }
 
-/* Allocates the buffers for `most` rows and `longest` tokens: those of kernels from s->dev, those of
- * the host from s->a. */
+/* Allocates the buffers for `most` rows and `longest` tokens: those of kernels from s->dev, those
+ * of the host from s->a. */
 static rd_code search_allocate(tf_stepper *s, int64_t most, int64_t longest, int64_t n_best,
                                rd_status *st)
 {

@@ -266,8 +266,8 @@ static bool attend_in_place(const attend_job *j, const rd_var *x, int64_t n)
     return n <= FEW && j->a->head == j->width && !x->param;
 }
 
-/* Returns n rows of a head of `of`, from x on, for products that read up to `most` rows and j->width
- * columns: the rows themselves, or a copy in `room`. */
+/* Returns n rows of a head of `of`, from x on, for products that read up to `most` rows and
+ * j->width columns: the rows themselves, or a copy in `room`. */
 static attend_rows attend_rows_of(const attend_job *j, const rd_var *of, const float *x, int64_t n,
                                   int64_t most, float *room)
 {
