@@ -243,7 +243,8 @@ static const op_case cases[] = {
 enum { N_CASES = sizeof cases / sizeof *cases };
 
 /* ---- running and comparing ---- */
-static void keep_results(trial *t)
+/* Call it before backward, which uses the memory of values for gradients. */
+static void keep_values(trial *t)
 {
     for (int k = 0; k < t->n_out; k++) t->n_values += t->out[k]->rows * t->out[k]->cols;
     t->values = malloc((size_t)(t->n_values + 1) * sizeof *t->values);
@@ -255,6 +256,10 @@ static void keep_results(trial *t)
         free(x);
         to += n;
     }
+}
+
+static void keep_results(trial *t)
+{
     for (int k = 0; k < t->n_lists; k++) t->n_integers += t->lists[k].n;
     t->integers = malloc((size_t)(t->n_integers + 1) * sizeof *t->integers);
     int32_t *i = t->integers;
@@ -285,6 +290,7 @@ static void run(trial *t, const op_case *c, way how, bool gpu)
     if (how == TWICE || how == NARROW_TWICE) c->apply(t);
     rd_tape_check(t->h.tape, &st);
     must(&st);
+    keep_values(t);
     if (grad) {
         int64_t n = 0;
         for (int k = 0; k < t->n_out; k++) n += t->out[k]->rows * t->out[k]->cols;
