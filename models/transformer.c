@@ -398,6 +398,7 @@ static double transformer_flops(void *self, const rd_batch *b)
         {"adam_epsilon", "1e-9", "optimizer"},                                                    \
         {"learning_rate", #rate, "lr_policy piecewise_learning_rate_schedule use_decay"},         \
         {"lr_scaling", "\"none\"", NULL},                                                         \
+        {"shared_vocab", "true", "src_vocab_file tgt_vocab_file"},                                \
         {"lr_policy", "\"inv_sqrt\"", "piecewise_learning_rate_schedule use_decay"},              \
         {"inv_sqrt_form", "\"fairseq\"", "lr_policy piecewise_learning_rate_schedule use_decay"}, \
     {                                                                                             \
