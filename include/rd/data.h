@@ -271,9 +271,9 @@ typedef struct rd_order_rules {
  * the lengths, and memory for one window.
  *
  * Without tokens a position is computed when it is asked for. An order of any size is therefore
- * made at once and takes memory for one batch only. RD_EDATA if no sample is kept; with keep_all an empty input is
- * an order without batches. RD_EUSAGE if there are samples but the rules leave no batch. The caller
- * owns *out; d is borrowed.
+ * made at once and takes memory for one batch only. RD_EDATA if no sample is kept; with keep_all an
+ * empty input is an order without batches. RD_EUSAGE if there are samples but the rules leave no
+ * batch. The caller owns *out; d is borrowed.
  *
  * With parts: each bucket keeps the samples that no part has used, in the order of the part before,
  * and these are cut into batches anew. So each sample comes once in all parts together. That order

@@ -1,4 +1,4 @@
-/* token_order.c -- the global batches of an epoch, each with about the same number of target tokens.
+/* token_order.c -- global batches of an epoch, each with about the same number of target tokens.
  *
  * The samples go through a keyed permutation, which is cut into windows of about 64 batches. A
  * window is sorted by the number of target tokens, so a batch holds sentences of similar length.

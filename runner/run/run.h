@@ -242,8 +242,8 @@ struct rd_run {
     rd_optim_config optim_config;
     rd_schedule_config schedule_config;
     uint64_t seed;
-    /* Number of samples that all ranks take from the order at a time: those of a forward pass, or of
-     * an update if the config gives batch_tokens (then on average) or batch_sentences. */
+    /* Number of samples that all ranks take from the order at a time: those of a forward pass, or
+     * of an update if the config gives batch_tokens (then on average) or batch_sentences. */
     int64_t global_batch;
     rd_strbuf notices; /* owned; changes that the mode forced on the config, for the banner */
 

@@ -42,8 +42,8 @@ struct stepper {
     int64_t n_epochs;     /* training ends before this epoch; INT64_MAX: no end */
     int64_t last_step;    /* training ends after this step; no batch is announced beyond it */
 
-    /* micro-batches of a global batch: one per rank, or those of key micro_batches, or iter_size for
-     * each rank if the global batch is a whole update */
+    /* micro-batches of a global batch: one per rank, or those of key micro_batches, or iter_size
+     * for each rank if the global batch is a whole update */
     int64_t n_micro_batches;
     int64_t n_own; /* of this rank */
     bool by_tree;  /* their gradients are added along a fixed tree, else one after the other */
@@ -109,8 +109,9 @@ double stepper_loss_per_target(const step_sums *sum);
 
 /* Collective. Computes the gradients of iter_size global batches, sums them over the ranks, and
  * makes one update. *in carries this rank's requests (stop, save), *out the sums of all ranks.
- * stats->finite false: all ranks skipped the step; stats->spike says why. If a rank cannot read its samples, it goes on
- * without any; the sums tell the other ranks, and all of them fail with `whole` set. */
+ * stats->finite false: all ranks skipped the step; stats->spike says why. If a rank cannot read
+ * its samples, it goes on without any; the sums tell the other ranks, and all of them fail with
+ * `whole` set. */
 rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
                      rd_optim_stats *stats, rd_status *st);
 

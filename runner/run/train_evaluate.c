@@ -1,10 +1,10 @@
-/* train_evaluate.c -- the evaluations of a training, and what follows from them: the best checkpoint,
- * a lower rate (plateau), and the end (stop_patience).
+/* train_evaluate.c -- the evaluations of a training, and what follows from them: the best
+ * checkpoint, a lower rate (plateau), and the end (stop_patience).
  *
- * The order at a checkpoint is: evaluate, compare with the best, lower the rate, save. Then the best
- * weights are restored, if the rate fell and plateau_restore is set. So the file of a step holds the
- * weights that were evaluated, and its manifest says that a start from it begins with the
- * restore. */
+ * The order at a checkpoint is: evaluate, compare with the best, lower the rate, save. Then the
+ * best weights are restored, if the rate fell and plateau_restore is set. So the file of a step
+ * holds the weights that were evaluated, and its manifest says that a start from it begins with
+ * the restore. */
 #include "patience.h"
 #include "recorder.h"
 #include "resume.h"

@@ -1,5 +1,5 @@
 /* token_order.c -- tests batches of about the same number of target tokens: each kept sample once,
- * the number of batches, their size and similar lengths, micro-batches of ranks, parts of an epoch. */
+ * their number, size and similar lengths, micro-batches of ranks, parts of an epoch. */
 #include "../../runner/data/data_impl.h"
 #include "test.h"
 #include <stdio.h>
@@ -125,7 +125,7 @@ static void check_row(void **state)
                 least = t < least ? t : least;
                 most = t > most ? t : most;
             }
-            /* A cut is within half a sentence of its goal; a window has a whole number of batches. */
+            /* A cut is within half a sentence of its goal; a window has whole batches. */
             if (r->want > 1 && r->tokens > 100)
                 assert_true(gap(sum, x.tokens / r->want) <= 40 + r->tokens / 10);
             spread += most - least;
@@ -143,7 +143,7 @@ static void check_row(void **state)
     assert_int_equal(count.tokens, x.tokens);
     assert_int_equal(count.padded, padded);
     assert_true(count.least * r->want <= x.tokens && count.most * r->want >= x.tokens);
-    /* Sentences of a batch have similar lengths: the 40 lengths are shared by at least 28 batches. */
+    /* Sentences of a batch have similar lengths: at least 28 batches share 40 lengths. */
     if (r->want >= 28) assert_true(spread <= 3 * r->want);
     free(x.members);
 }
