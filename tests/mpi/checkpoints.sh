@@ -138,7 +138,9 @@ expect "max_epochs beside --max_steps" 0 "done: step 46 in" t 1 epochs --max_ste
 expect "the last evaluation has a row" 0 "^10 20 30 40 46 \$" of step epochs
 expect "--max_steps beside max_epochs" 0 "done: step 20 in" t 1 limits --max_steps=20 --set max_epochs=2
 expect "max_epochs alone" 0 "done: step 46 in" t 1 alone --set max_epochs=2 --set num_epochs=null
-expect "max_samples" 0 "done: step [56] in" t 1 samples --set max_samples=90
+expect "max_samples" 0 "done: step [56] in" t 1 samples --set max_samples=90 --summary_frequency=1
+expect "the step that reaches it is the last one" 0 "" sh -c "
+    sed -n 's/.*\"epoch_samples\":\([0-9]*\).*/\1/p' samples/metrics.jsonl | tail -n 2 | tr '\n' ' ' | awk '{ exit !(\$1 < 90 && \$2 >= 90) }'"
 expect "its last evaluation has a row" 0 "^[56] \$" of step samples
 expect "all is done" 0 "nothing to do: step [56] of [56] is done" t 1 samples --set max_samples=90
 expect "--max_steps alone" 0 "done: step 12 in" t 1 alone12 --max_steps=12
