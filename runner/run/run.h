@@ -273,7 +273,7 @@ struct rd_run {
     rd_optim *optim;    /* NULL: nothing is trained */
     exchange *exchange; /* NULL: nothing is trained */
     const rd_metric_def *metric;
-    rd_shortlist *shortlist; /* owned; NULL: none, or not read yet */
+    rd_shortlist *shortlist;            /* owned; NULL: none, or not read yet */
     const rd_metric_def *second_metric; /* NULL: none */
 
     /* state */
