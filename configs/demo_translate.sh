@@ -20,7 +20,7 @@ CONFIG=configs/en_de_transformer.json
 
 ranks="mpirun -q -np $NP --oversubscribe --bind-to none" # -q: no words about exit code 75
 [ "$(id -u)" -ne 0 ] || ranks="$ranks --allow-run-as-root"
-export OMPI_MCA_odls_base_sigkill_timeout=60 # Ctrl-C leaves time to save
+export OMPI_MCA_odls_base_sigkill_timeout=4 # Ctrl-C leaves time to save; mpirun waits as long after code 75
 export OMPI_MCA_btl_vader_single_copy_mechanism=none # containers often forbid it; Open MPI then warns
 seconds=$(awk -v m="$MINUTES" 'BEGIN { if (m !~ /^[0-9]+([.][0-9]+)?$/ || m * 60 < 1) exit 1; print m * 60 }') || {
     echo "demo_translate: MINUTES must be a number of minutes, not '$MINUTES'" >&2
@@ -57,17 +57,17 @@ set -- --config_file=$CONFIG --logdir="$LOGDIR" "$@" --set subword_size=4000 --s
     --set learning_rate=0.003 --set warmup_steps=200
 
 say "2. Training with $NP ranks for $MINUTES minutes (Ctrl-C stops and saves; the same command continues)"
-# USR2 asks mpirun's ranks to save and stop, which ends with 75.
+# USR2 asks mpirun's ranks to save and stop, which ends with 75. mpirun must not read what is typed.
 status=0
 # shellcheck disable=SC2086 # a list of words
 run timeout --foreground --preserve-status --signal=USR2 "$seconds" $ranks "$PROG" "$@" --max_steps=1000000 \
-    --summary_frequency=50 --set threads=1 --set histogram_frequency=0 --set print_samples=false || status=$?
+    --summary_frequency=50 --set threads=1 --set histogram_frequency=0 --set print_samples=false < /dev/null || status=$?
 [ $status -eq 75 ] || [ $status -eq 0 ] || exit $status
 
 if [ -n "$DATA" ]; then
     say "3. BLEU on 300 sentences that training had not"
     # shellcheck disable=SC2086
-    run $ranks "$PROG" "$@" --mode=eval --set threads=1 --set max_eval_samples=300
+    run $ranks "$PROG" "$@" --mode=eval --set threads=1 --set max_eval_samples=300 < /dev/null
 fi
 
 translate() { "$PROG" "$@" --mode=infer --input=- --set infer_batch_size=1 2> "$LOGDIR/infer.err" || cat "$LOGDIR/infer.err" >&2; }
