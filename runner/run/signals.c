@@ -4,12 +4,17 @@
  *
  * USR1: save and continue. TERM, INT, USR2, HUP: save and stop; a second one: exit at once. One
  * request may arrive twice, through the process group and from the launcher, so a signal within a
- * fifth of a second is no second request. */
+ * fifth of a second is no second request.
+ *
+ * A thread that does nothing else runs the handlers, and all other threads block these signals. The
+ * kernel writes the frame of a handler below the stack pointer of the interrupted code. Generated
+ * code of oneDNN (sgemm with AVX-512) does not survive that: the heap was damaged. */
 #include "signals.h"
 #include "rd/clock.h"
 #include "rd/file.h"
 #include "rd/log.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -39,14 +44,26 @@ static void on_save(int sig)
     save_asked = 1;
 }
 
+static void *signals_thread(void *ctx)
+{
+    (void)pthread_sigmask(SIG_UNBLOCK, ctx, NULL);
+    while (pause() < 0) /* it returns after each handler */
+        ;
+    return NULL;
+}
+
 void signals_start(void)
 {
+    static sigset_t set; /* the thread reads it */
     struct sigaction sa = {.sa_flags = SA_RESTART}, now;
+    pthread_t thread;
     sigemptyset(&sa.sa_mask);
     sigaddset(&sa.sa_mask, SIGTERM);
     sigaddset(&sa.sa_mask, SIGINT);
     sigaddset(&sa.sa_mask, SIGUSR2);
     sigaddset(&sa.sa_mask, SIGHUP);
+    set = sa.sa_mask;
+    sigaddset(&set, SIGUSR1);
     sa.sa_handler = on_stop;
     /* HUP: the terminal was closed. Under nohup it stays ignored. */
     if (sigaction(SIGHUP, NULL, &now) == 0 && now.sa_handler != SIG_IGN)
@@ -56,6 +73,13 @@ void signals_start(void)
     (void)sigaction(SIGUSR2, &sa, NULL);
     sa.sa_handler = on_save;
     (void)sigaction(SIGUSR1, &sa, NULL);
+    /* Threads that start later inherit the mask. Without the thread this one goes on to handle the
+     * signals. */
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+    if (pthread_create(&thread, NULL, signals_thread, &set) == 0)
+        (void)pthread_detach(thread);
+    else
+        (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
 int signals_stop(void)
