@@ -126,6 +126,19 @@ typedef struct rd_attend {
  * the same variable as queries. No array of n_heads x q_len x k_len numbers is stored. */
 rd_var *rd_op_attend(rd_tape *t, const rd_attend *a, rd_var *queries, rd_var *keys);
 
+/* The sequences of a recurrence. */
+typedef struct rd_ssru {
+    int64_t n; /* number of sequences */
+    /* [n] first row and number of rows of each; sequences follow each other without a gap */
+    const int64_t *first, *len;
+} rd_ssru;
+/* Returns the states c (N, d) of a simpler simple recurrent unit (Kim et al. 2019), which is
+ * max(c, 0) then:
+ *   c_t = f_t c_{t-1} + (1 - f_t) u_t,   f_t = sigmoid(z_t)
+ * u, z (N, d). before (n, d): the state before the first row of each sequence; NULL: zeros. The
+ * three are different variables. */
+rd_var *rd_op_ssru(rd_tape *t, const rd_ssru *a, rd_var *u, rd_var *z, rd_var *before);
+
 typedef struct rd_layer_norm {
     float eps; /* above 0 */
     /* The mean is not subtracted: root mean square normalisation (Zhang and Sennrich 2019). */

@@ -129,6 +129,34 @@ static void attend_apply(trial *t)
     give(t, rd_op_attend(t->h.tape, &a, q, self ? q : input(t, 1)));
 }
 
+/* size: columns, the first state is an input, then the rows of up to five sequences. */
+static int64_t ssru_rows(const trial *t)
+{
+    int64_t n = 0;
+    for (int i = 0; i < 5; i++) n += t->c->size[2 + i];
+    return n;
+}
+static int64_t ssru_sequences(const trial *t)
+{
+    int64_t n = 5;
+    while (n > 1 && !t->c->size[1 + n]) n--;
+    return n;
+}
+static void ssru_declare(trial *t)
+{
+    for (int i = 0; i < 2; i++) matrix(t, ssru_rows(t), t->c->size[0]);
+    if (t->c->size[1]) matrix(t, ssru_sequences(t), t->c->size[0]);
+}
+static void ssru_apply(trial *t)
+{
+    const int64_t n = ssru_sequences(t);
+    int64_t *first = step_memory(t, n, sizeof *first);
+    for (int64_t i = 1; i < n; i++) first[i] = first[i - 1] + t->c->size[1 + i];
+    const rd_ssru a = {n, first, t->c->size + 2};
+    give(t,
+         rd_op_ssru(t->h.tape, &a, input(t, 0), input(t, 1), t->c->size[1] ? input(t, 2) : NULL));
+}
+
 /* size: rows, columns, rms, bias. */
 static void layer_norm_declare(trial *t)
 {
@@ -536,6 +564,7 @@ static void cast_apply(trial *t)
 #define PICK .op = "pick", .declare = pick_declare, .apply = pick_apply
 #define XENT .op = "softmax_xent", .declare = xent_declare, .apply = xent_apply, .is_loss = true
 #define ATTEND .op = "attend", .declare = attend_declare, .apply = attend_apply
+#define SSRU .op = "ssru", .declare = ssru_declare, .apply = ssru_apply
 #define LAYER_NORM .op = "layer_norm", .declare = layer_norm_declare, .apply = layer_norm_apply
 #define ACTIVATE .op = "activate", .declare = activate_declare, .apply = activate_apply
 #define RESIDUAL_SUM .op = "residual", .declare = residual_declare, .apply = residual_apply
