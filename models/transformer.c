@@ -11,10 +11,13 @@
 #include <string.h>
 
 typedef enum norm_place { NORM_PRE, NORM_POST } norm_place;
+typedef enum decoder_layer { LAYER_ATTENTION, LAYER_SSRU } decoder_layer;
 typedef enum smoothing_form { SMOOTH_UNIFORM, SMOOTH_FAIRSEQ } smoothing_form;
 typedef enum tie_embeddings { TIE_AUTO, TIE_ALL, TIE_TARGET, TIE_NONE } tie_embeddings;
 
 static const char *const norm_places[] = {[NORM_PRE] = "pre", [NORM_POST] = "post", NULL};
+static const char *const decoder_layer_kinds[] = {
+    [LAYER_ATTENTION] = "attention", [LAYER_SSRU] = "ssru", NULL};
 static const char *const activations[] = {
     [RD_ACT_RELU] = "relu",         [RD_ACT_RELU2] = "relu2", [RD_ACT_GELU_TANH] = "gelu_tanh",
     [RD_ACT_GELU_ERF] = "gelu_erf", [RD_ACT_SILU] = "silu",   NULL};
@@ -31,6 +34,7 @@ static const char *const inits[] = {
 
 typedef struct transformer_config {
     int64_t encoder_layers, decoder_layers, d_model, n_heads, ff_dim, max_positions;
+    decoder_layer decoder_layer;
     norm_place norm;
     rd_activation activation;
     rd_tf_positions positions;
@@ -54,6 +58,9 @@ static const rd_option rows[] = {
                "number of encoder layers", RD_REQUIRED(ALWAYS)),
     RD_OPT_INT(T, decoder_layers, decoder_layers, NULL, 1, RD_MAX_LAYERS,
                "number of decoder layers", RD_REQUIRED(ALWAYS)),
+    RD_OPT_ENUM(T, decoder_layer, decoder_layer, "\"attention\"", decoder_layer_kinds,
+                "how decoder layers read earlier words. attention: self-attention; ssru: a simpler "
+                "simple recurrent unit, whose cost does not grow with the sentence"),
     RD_OPT_INT(T, d_model, d_model, "512", 2, 65536,
                "width of embeddings and of all layers' outputs"),
     RD_OPT_INT(T, n_heads, n_heads, "8", 1, 1024,
@@ -202,6 +209,7 @@ static rd_code transformer_create(const rd_model_args *a, void **self, rd_status
                              .ff = c->ff_dim,
                              .post_norm = c->norm == NORM_POST,
                              .attention_bias = c->attention_bias,
+                             .ssru = c->decoder_layer == LAYER_SSRU,
                              .activation = c->activation,
                              .eps = c->norm_eps,
                              .keep_attention = 1.0 - c->dropout_attention,
@@ -361,7 +369,8 @@ done:
 }
 
 /* Returns 2 operations for each multiply-add: those of every matrix element and token, and those of
- * attention scores and contexts. A causal mask halves the latter. Backward counts twice forward. */
+ * attention scores and contexts. A causal mask halves the latter. The few operations of recurrent
+ * units do not count. Backward counts twice forward. */
 static double transformer_flops(void *self, const rd_batch *b)
 {
     const transformer *m = self;
@@ -374,11 +383,13 @@ static double transformer_flops(void *self, const rd_batch *b)
                        (double)(m->n_classes * m->c.d_model),
                  d = (double)m->c.d_model, enc_layers = (double)m->c.encoder_layers,
                  dec_layers = (double)m->c.decoder_layers;
+    const bool ssru = m->c.decoder_layer == LAYER_SSRU;
     for (int64_t i = 0; i < b->n; i++) {
         const double S = (double)(sf->off[i + 1] - sf->off[i]),
-                     n = (double)(tf->off[i + 1] - tf->off[i] - 1);
+                     n = (double)(tf->off[i + 1] - tf->off[i] - 1),
+                     pairs = ssru ? 0.0 : n * (n + 1.0) / 2.0;
         total += S * (enc + of_memory) + n * dec +
-                 2.0 * d * (enc_layers * S * S + dec_layers * (n * (n + 1.0) / 2.0 + n * S));
+                 2.0 * d * (enc_layers * S * S + dec_layers * (pairs + n * S));
     }
     return 6.0 * total;
 }

@@ -1,5 +1,5 @@
 /* transformer_layers.h -- the layers of Transformers (Vaswani et al. 2017), for translation and for
- * language models: embeddings with positions, attention, feed-forward, stacks.
+ * language models: embeddings with positions, attention, recurrent units, feed-forward, stacks.
  *
  * A part declares its parameters once, with rd_tf_*_add, and borrows them from the rd_params of
  * that call. rd_tf_*_apply records the part on a tape and returns NULL after a failure of the tape
@@ -48,6 +48,7 @@ typedef struct rd_tf_config {
     /* y = norm(x + f(x)). false: y = x + f(norm(x)), and a norm after the last layer. */
     bool post_norm;
     bool attention_bias; /* the projections of attention have biases */
+    bool ssru;           /* causal stacks have recurrent units in place of self-attention */
     rd_activation activation;
     double eps; /* of norms */
     /* Probabilities that dropout keeps an element: of attention weights; of the output of each
@@ -108,8 +109,17 @@ typedef struct rd_tf_ff {
     uint32_t site_inside, site_out;
 } rd_tf_ff;
 
+/* A simpler simple recurrent unit (Kim et al. 2019): max(c, 0), with
+ *   c_t = f_t c_{t-1} + (1 - f_t) x_t W,   f_t = sigmoid(x_t G + b),   c_{-1} = 0 */
+typedef struct rd_tf_ssru {
+    rd_tf_norm norm;
+    rd_param *kernel, *gate, *gate_bias; /* W (d, d), G (d, d), b (d) */
+    uint32_t site_out;
+} rd_tf_ssru;
+
 typedef struct rd_tf_layer {
-    rd_tf_attention self;
+    rd_tf_attention self;   /* out NULL: the layer has a recurrent unit in its place */
+    rd_tf_ssru ssru;        /* kernel NULL: none */
     rd_tf_attention memory; /* out NULL: the layer attends to no memory */
     rd_tf_ff ff;
 } rd_tf_layer;
@@ -121,8 +131,8 @@ typedef struct rd_tf_stack {
     rd_tf_layer layer[RD_MAX_LAYERS];
     rd_tf_norm last;
 } rd_tf_stack;
-/* Declares PREFIX/layer0/attention/..., PREFIX/layer0/memory/... (if the layers attend to a
- * memory), PREFIX/layer0/ff/... and so on. *site: as above. */
+/* Declares PREFIX/layer0/attention/... or PREFIX/layer0/ssru/..., PREFIX/layer0/memory/... (if the
+ * layers attend to a memory), PREFIX/layer0/ff/... and so on. *site: as above. */
 rd_code rd_tf_stack_add(rd_params *ps, const char *prefix, const rd_tf_config *c, int n_layers,
                         bool causal, bool memory, uint32_t *site, rd_tf_stack *out, rd_status *st);
 /* Records the stack and returns its output (N, d). x (N, d). memory (M, d), of the rows `of`; NULL
@@ -150,8 +160,8 @@ typedef struct rd_tf_decoder {
  * depend on the others. With a GPU, beam_width is at most RD_SEARCH_WIDEST, and sets is NULL: else
  * RD_EUSAGE.
  *
- * Keys and values of the memory are computed once. Those of the tokens are kept: a step computes
- * one row for each hypothesis. */
+ * Keys and values of the memory are computed once. Those of the tokens are kept, or the states of
+ * recurrent units: a step computes one row for each hypothesis. */
 rd_code rd_tf_search(rd_tape *t, const rd_tf_decoder *d, rd_var *memory, const rd_tf_rows *of,
                      const rd_search_rules *rules, const rd_token_sets *sets, rd_hypothesis *out,
                      rd_status *st);

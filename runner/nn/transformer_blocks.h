@@ -20,6 +20,14 @@ rd_var *rd_tf_memory_keys(rd_tape *t, const rd_tf_attention *b, rd_var *memory);
 /* Records the last part of an attention block. x: its input; y: what rd_op_attend returned. */
 rd_var *rd_tf_attended(rd_tape *t, const rd_tf_config *c, const rd_tf_attention *b,
                        const rd_tf_rows *rows, uint64_t epoch, rd_var *x, rd_var *y);
+/* Records the first part of a recurrent block: the states (N, d). before (n, d): those before each
+ * sentence; NULL: zeros. */
+rd_var *rd_tf_ssru_states(rd_tape *t, const rd_tf_config *c, const rd_tf_ssru *b,
+                          const rd_tf_rows *rows, rd_var *x, rd_var *before);
+/* Records the last part. x: the input of the block; states: what rd_tf_ssru_states returned, whose
+ * memory the call may overwrite outside of training. */
+rd_var *rd_tf_ssru_out(rd_tape *t, const rd_tf_config *c, const rd_tf_ssru *b,
+                       const rd_tf_rows *rows, uint64_t epoch, rd_var *x, rd_var *states);
 /* Records a feed-forward block. */
 rd_var *rd_tf_ff_apply(rd_tape *t, const rd_tf_config *c, const rd_tf_ff *b, const rd_tf_rows *rows,
                        uint64_t epoch, rd_var *x);

@@ -89,6 +89,18 @@ done:
     return st->code;
 }
 
+static rd_code tf_ssru_add(const tf_place *at, uint32_t *site, rd_tf_ssru *out, rd_status *st)
+{
+    const int64_t d = at->c->d;
+    RD_TRY(tf_norm_add(at, &out->norm, st));
+    RD_TRY(tf_matrix(at, "kernel", d, d, 1, &out->kernel, st));
+    RD_TRY(tf_matrix(at, "gate_kernel", d, d, 1, &out->gate, st));
+    RD_TRY(tf_vector(at, "gate_bias", d, 0.0, &out->gate_bias, st));
+    out->site_out = (*site)++;
+done:
+    return st->code;
+}
+
 static rd_code tf_ff_add(const tf_place *at, uint32_t *site, rd_tf_ff *out, rd_status *st)
 {
     const int64_t d = at->c->d, f = at->c->ff;
@@ -114,8 +126,12 @@ rd_code rd_tf_stack_add(rd_params *ps, const char *prefix, const rd_tf_config *c
     s->n_layers = n_layers;
     for (int l = 0; l < n_layers; l++) {
         rd_tf_layer *layer = &s->layer[l];
-        snprintf(name, sizeof name, "%.64s/layer%d/attention", prefix, l);
-        RD_TRY(tf_attention_add(&at, false, site, &layer->self, st));
+        const bool ssru = c->ssru && causal;
+        snprintf(name, sizeof name, "%.64s/layer%d/%s", prefix, l, ssru ? "ssru" : "attention");
+        if (ssru)
+            RD_TRY(tf_ssru_add(&at, site, &layer->ssru, st));
+        else
+            RD_TRY(tf_attention_add(&at, false, site, &layer->self, st));
         snprintf(name, sizeof name, "%.64s/layer%d/memory", prefix, l);
         if (memory) RD_TRY(tf_attention_add(&at, true, site, &layer->memory, st));
         snprintf(name, sizeof name, "%.64s/layer%d/ff", prefix, l);
@@ -258,6 +274,22 @@ rd_var *rd_tf_attended(rd_tape *t, const rd_tf_config *c, const rd_tf_attention 
                   tf_linear(t, y, b->out, b->out_bias));
 }
 
+rd_var *rd_tf_ssru_states(rd_tape *t, const rd_tf_config *c, const rd_tf_ssru *b,
+                          const rd_tf_rows *rows, rd_var *x, rd_var *before)
+{
+    const rd_ssru a = {rows->n, rows->first, rows->len};
+    rd_var *y = c->post_norm ? x : rd_tf_norm_apply(t, c, &b->norm, x);
+    rd_var *u = tf_linear(t, y, b->kernel, NULL);
+    return rd_op_ssru(t, &a, u, tf_linear(t, y, b->gate, b->gate_bias), before);
+}
+
+rd_var *rd_tf_ssru_out(rd_tape *t, const rd_tf_config *c, const rd_tf_ssru *b,
+                       const rd_tf_rows *rows, uint64_t epoch, rd_var *x, rd_var *states)
+{
+    return tf_sum(t, c, &b->norm, b->site_out, rows, epoch, x,
+                  rd_op_activate(t, RD_ACT_RELU, states));
+}
+
 rd_var *rd_tf_ff_apply(rd_tape *t, const rd_tf_config *c, const rd_tf_ff *b, const rd_tf_rows *rows,
                        uint64_t epoch, rd_var *x)
 {
@@ -291,7 +323,11 @@ rd_var *rd_tf_stack_apply(rd_tape *t, const rd_tf_stack *s, const rd_tf_rows *ro
 {
     for (int l = 0; l < s->n_layers; l++) {
         const rd_tf_layer *layer = &s->layer[l];
-        x = tf_attention(t, s, &layer->self, rows, epoch, x, NULL, rows);
+        if (layer->ssru.kernel)
+            x = rd_tf_ssru_out(t, &s->c, &layer->ssru, rows, epoch, x,
+                               rd_tf_ssru_states(t, &s->c, &layer->ssru, rows, x, NULL));
+        else
+            x = tf_attention(t, s, &layer->self, rows, epoch, x, NULL, rows);
         if (layer->memory.out) x = tf_attention(t, s, &layer->memory, rows, epoch, x, memory, of);
         x = rd_tf_ff_apply(t, &s->c, &layer->ff, rows, epoch, x);
     }
@@ -304,7 +340,9 @@ double rd_tf_stack_elements(const rd_tf_stack *s, double *of_memory)
     *of_memory = 0.0;
     for (int l = 0; l < s->n_layers; l++) {
         const rd_tf_layer *y = &s->layer[l];
-        n += (double)(y->self.qkv->n + y->self.out->n + y->ff.w1->n + y->ff.w2->n);
+        n += (double)(y->ff.w1->n + y->ff.w2->n);
+        n += (double)(y->ssru.kernel ? y->ssru.kernel->n + y->ssru.gate->n
+                                     : y->self.qkv->n + y->self.out->n);
         if (!y->memory.out) continue;
         n += (double)(y->memory.qkv->n + y->memory.out->n);
         *of_memory += (double)y->memory.kv->n;

@@ -4,7 +4,10 @@
  * Keys and values of all tokens so far are rows of one array for each layer. A step appends a row
  * for each hypothesis, and rows never move. A table lists for each hypothesis the rows of its
  * tokens, so a new beam copies a list of numbers, not keys. If the array is full, the rows of
- * hypotheses that were dropped are removed. The array grows if more than half of it is in use. */
+ * hypotheses that were dropped are removed. The array grows if more than half of it is in use.
+ *
+ * A decoder with recurrent units has no such rows: a hypothesis has one state in each layer. A step
+ * first copies the states of the parents. */
 #include "rd/transformer_layers.h"
 #include "search_kernels.h"
 #include "transformer_blocks.h"
@@ -31,7 +34,13 @@ typedef struct tf_stepper {
     int64_t spare_cap;
     /* [n, tokens] rows of the tokens of each hypothesis, before and after a step. */
     int32_t *table, *other;
-    int64_t tokens; /* number of tokens that each row of the table has */
+    int64_t tokens; /* number of tokens that each hypothesis has */
+
+    /* Recurrent units: the states of layer l are state + l most d, [most, d]. before: those of the
+     * parents. NULL: the layers have self-attention. */
+    float *state, *before;
+    int32_t *parent; /* [most] */
+    int64_t most;
 
     /* [most] of a step's rows */
     int64_t *first, *one, *position, *k_first, *k_len, *memory_first, *memory_len;
@@ -130,6 +139,23 @@ static void search_append(tf_stepper *s, int64_t n)
     s->used += n;
 }
 
+/* Makes `before` the states of the n parents. */
+static rd_code search_states(tf_stepper *s, int64_t n, const int64_t *parent, rd_status *st)
+{
+    const int64_t d = s->d->stack->c.d, layer = s->most * d;
+    const size_t bytes = (size_t)n * sizeof *s->parent;
+    const int32_t *lent;
+    if (s->tokens == 0) return RD_OK;
+    for (int64_t i = 0; i < n; i++) s->parent[i] = (int32_t)parent[i];
+    RD_TRY(rd_backend_lend(s->be, s->dev, s->parent, bytes, bytes, &lent, st));
+    for (int l = 0; l < s->d->stack->n_layers; l++) {
+        const rd_picked p = {s->state + l * layer, d, lent};
+        RD_TRY(rd_rows_pick(s->be, 1, &p, n, s->before + l * layer, st));
+    }
+done:
+    return st->code;
+}
+
 /* ---- a step ---- */
 
 /* Finds the best tokens of n rows x (n, d). */
@@ -158,13 +184,40 @@ done:
     return st->code;
 }
 
+/* Records the self-attention of layer l, and appends the step's keys and values to its rows. base:
+ * the first of them. */
+static rd_var *search_attention(tf_stepper *s, int l, const rd_attend *self, int64_t base,
+                                const rd_tf_rows *rows, rd_var *x)
+{
+    const rd_tf_config *c = &s->d->stack->c;
+    const rd_tf_attention *b = &s->d->stack->layer[l].self;
+    const int64_t width = 2 * c->d;
+    rd_var keys = {.v = s->keys + l * s->cap * width, .rows = s->used, .cols = width};
+    rd_var *q = rd_tf_queries(s->t, c, b, x);
+    if (!q || rd_rows_copy(s->be, rows->n, width, q->v + c->d, 3 * c->d, keys.v + base * width,
+                           width, false, rd_tape_status(s->t)) != RD_OK)
+        return NULL;
+    return rd_tf_attended(s->t, c, b, rows, 0, x, rd_op_attend(s->t, self, q, &keys));
+}
+
+/* Records the recurrent unit of layer l, and stores its states. */
+static rd_var *search_ssru(tf_stepper *s, int l, const rd_tf_rows *rows, rd_var *x)
+{
+    const rd_tf_config *c = &s->d->stack->c;
+    const rd_tf_ssru *b = &s->d->stack->layer[l].ssru;
+    const int64_t at = l * s->most * c->d;
+    rd_var before = {.v = s->before + at, .rows = rows->n, .cols = c->d};
+    rd_var *y = rd_tf_ssru_states(s->t, c, b, rows, x, s->tokens > 0 ? &before : NULL);
+    if (!y || rd_vec_copy(s->be, rows->n * c->d, y->v, s->state + at, rd_tape_status(s->t)))
+        return NULL;
+    return rd_tf_ssru_out(s->t, c, b, rows, 0, x, y);
+}
+
 /* Records the layers for one row of each hypothesis. base: the first of their rows of keys. */
 static rd_var *search_layers(tf_stepper *s, int64_t n, int64_t base, const rd_tf_rows *rows)
 {
     const rd_tf_stack *stack = s->d->stack;
     const rd_tf_config *c = &stack->c;
-    const int64_t width = 2 * c->d;
-    rd_status *st = rd_tape_status(s->t);
     rd_attend self = rd_tf_heads(c, 0), memory = self;
     self.n = memory.n = n;
     self.q_first = memory.q_first = s->first;
@@ -176,15 +229,10 @@ static rd_var *search_layers(tf_stepper *s, int64_t n, int64_t base, const rd_tf
     memory.k_first = s->memory_first;
     memory.k_len = s->memory_len;
     rd_var *x = rd_tf_embedding_apply(s->t, s->d->embedding, rows, 0, s->ids);
-    for (int l = 0; l < stack->n_layers; l++) {
+    for (int l = 0; l < stack->n_layers && x; l++) {
         const rd_tf_layer *y = &stack->layer[l];
-        rd_var keys = {.v = s->keys + l * s->cap * width, .rows = s->used, .cols = width};
-        rd_var *q = rd_tf_queries(s->t, c, &y->self, x);
-        if (!q || rd_rows_copy(s->be, n, width, q->v + c->d, 3 * c->d, keys.v + base * width, width,
-                               false, st) != RD_OK)
-            return NULL;
-        x = rd_tf_attended(s->t, c, &y->self, rows, 0, x, rd_op_attend(s->t, &self, q, &keys));
-        q = rd_tf_queries(s->t, c, &y->memory, x);
+        x = s->state ? search_ssru(s, l, rows, x) : search_attention(s, l, &self, base, rows, x);
+        rd_var *q = rd_tf_queries(s->t, c, &y->memory, x);
         x = rd_tf_attended(s->t, c, &y->memory, rows, 0, x,
                            rd_op_attend(s->t, &memory, q, s->memory_keys[l]));
         x = rd_tf_ff_apply(s->t, c, &y->ff, rows, 0, x);
@@ -197,11 +245,16 @@ static rd_code tf_step(void *ctx, int64_t n, const int32_t *ids, const int64_t *
 {
     tf_stepper *s = ctx;
     const int64_t at = s->tokens;
-    search_follow(s, n, parent);
-    RD_TRY(search_make_room(s, n, st));
+    if (!s->state) {
+        search_follow(s, n, parent);
+        RD_TRY(search_make_room(s, n, st));
+    }
     const int64_t base = s->used;
     const rd_mark host = rd_arena_mark(s->a), device = rd_arena_mark(s->dev);
-    search_append(s, n);
+    if (s->state)
+        RD_TRY(search_states(s, n, parent, st));
+    else
+        search_append(s, n);
     for (int64_t i = 0; i < n; i++) {
         s->position[i] = at;
         s->memory_first[i] = s->of->first[sentence[i]];
@@ -212,6 +265,7 @@ static rd_code tf_step(void *ctx, int64_t n, const int32_t *ids, const int64_t *
         .n = n, .N = n, .first = s->first, .len = s->one, .position = s->position};
     rd_var *x = search_layers(s, n, base, &rows);
     RD_TRY(rd_tape_check(s->t, st));
+    s->tokens = at + 1;
     RD_TRY(search_best(s, n, x->v, sentence, out, st));
     /* The step's variables end here. A GPU runs its queue in order, so the memory may be used
      * again. */
@@ -221,17 +275,40 @@ done:
     return st->code;
 }
 
+/* Allocates the rows of keys and their tables. */
+static rd_code search_allocate_keys(tf_stepper *s, int64_t most, int64_t longest, rd_status *st)
+{
+    const int64_t width = 2 * s->d->stack->c.d,
+                  tokens = longest + 1 < FIRST_TOKENS ? longest + 1 : FIRST_TOKENS;
+    const size_t row = (size_t)(s->d->stack->n_layers * width) * sizeof(float),
+                 table = (size_t)(most * (longest + 1)) * sizeof *s->table;
+    RD_TRY(rd_arena_get(s->a, table, &s->table, st));
+    RD_TRY(rd_arena_get(s->a, table, &s->other, st));
+    s->cap = (int64_t)(rd_backend_block_bytes(s->be, (size_t)(most * tokens) * row) / row);
+    if (s->cap < most) s->cap = most;
+    RD_TRY(rd_arena_get(s->dev, (size_t)(s->cap + 1) * row, &s->keys, st));
+done:
+    return st->code;
+}
+
+static rd_code search_allocate_states(tf_stepper *s, int64_t most, rd_status *st)
+{
+    const size_t bytes = (size_t)(s->d->stack->n_layers * most * s->d->stack->c.d) * sizeof(float);
+    s->most = most;
+    RD_TRY(rd_arena_get(s->a, (size_t)most * sizeof *s->parent, &s->parent, st));
+    RD_TRY(rd_arena_get(s->dev, bytes, &s->state, st));
+    RD_TRY(rd_arena_get(s->dev, bytes, &s->before, st));
+done:
+    return st->code;
+}
+
 /* Allocates the buffers for `most` rows and `longest` tokens: those of kernels from s->dev, those
  * of the host from s->a. */
 static rd_code search_allocate(tf_stepper *s, int64_t most, int64_t longest, int64_t n_best,
                                rd_status *st)
 {
-    const int64_t width = 2 * s->d->stack->c.d, V = s->d->n_classes,
-                  tokens = longest + 1 < FIRST_TOKENS ? longest + 1 : FIRST_TOKENS,
-                  fit = (int64_t)(s->on->logits_bytes / sizeof(float)) / V;
-    const size_t row = (size_t)(s->d->stack->n_layers * width) * sizeof(float);
+    const int64_t V = s->d->n_classes, fit = (int64_t)(s->on->logits_bytes / sizeof(float)) / V;
     const size_t bytes = (size_t)(most * (2 * n_best + 1)) * sizeof(float),
-                 table = (size_t)(most * (longest + 1)) * sizeof *s->table,
                  each = (size_t)(most + 1) * sizeof(int64_t);
     int64_t **const lists[] = {&s->first, &s->one,          &s->position,  &s->k_first,
                                &s->k_len, &s->memory_first, &s->memory_len};
@@ -242,11 +319,10 @@ static rd_code search_allocate(tf_stepper *s, int64_t most, int64_t longest, int
         s->one[i] = 1;
     }
     RD_TRY(rd_arena_get(s->a, each, &s->ids, st));
-    RD_TRY(rd_arena_get(s->a, table, &s->table, st));
-    RD_TRY(rd_arena_get(s->a, table, &s->other, st));
-    s->cap = (int64_t)(rd_backend_block_bytes(s->be, (size_t)(most * tokens) * row) / row);
-    if (s->cap < most) s->cap = most;
-    RD_TRY(rd_arena_get(s->dev, (size_t)(s->cap + 1) * row, &s->keys, st));
+    if (s->d->stack->c.ssru)
+        RD_TRY(search_allocate_states(s, most, st));
+    else
+        RD_TRY(search_allocate_keys(s, most, longest, st));
     s->block = most;
     if (s->on->logits_bytes > 0 && s->block > fit) s->block = fit > 64 ? fit : 64;
     RD_TRY(rd_arena_get(s->dev, bytes, &s->found, st));

@@ -50,6 +50,9 @@ def cases():
         "post_all": (config("post", "none", "relu", (1, 2), size=(8, 1, 12)), V_T, V_T),
         "padded_all": (config("pre", "interleaved", "relu", (1, 1), pad_vocabs_to_eight=True, label_smoothing=0.1), V_T, V_T),
         "odd_target": (config("pre", "t2t", "relu", (1, 1), size=(9, 3, 7), norm_eps=1e-5, tie_embeddings="target"), 13, 23),
+        "ssru_pre": (config("pre", "sockeye", "relu", (1, 2), decoder_layer="ssru", label_smoothing=0.1), V_T, V_T),
+        "ssru_post": (config("post", "t2t", "gelu_erf", (1, 1), size=(9, 3, 7), decoder_layer="ssru", attention_bias=True,
+                             tie_embeddings="none"), V_S, V_T),
     }
 
 

@@ -262,6 +262,10 @@ static count_row count_rows[] = {
      42640 + 2 * 1024 * 32},
     /* After the norms of the layers there are no others. */
     {"post norm", LAYERS(2, 2, 32, 4, 64) ", \"norm\": \"post\"", 16, 16, 42640 - 4 * 32},
+    /* Two matrices and a bias in place of four matrices, in each decoder layer. */
+    {"recurrent units", LAYERS(2, 2, 32, 4, 64) ", \"decoder_layer\": \"ssru\"", 16, 16,
+     42640 - 2 * (2 * 32 * 32 - 32)},
+    {"base, recurrent units", BASE ", \"decoder_layer\": \"ssru\"", 32768, 32768, 57771008},
     {"no output bias", LAYERS(2, 2, 32, 4, 64) ", \"output_bias\": false", 16, 16, 42640 - 16},
 };
 

@@ -68,6 +68,15 @@ class Model:
         y = activation(self.c["activation"], x @ w[at + "/kernel1"] + w[at + "/bias1"])
         return y @ w[at + "/kernel2"] + w[at + "/bias2"]
 
+    def unit(self, at, x):
+        """A simpler simple recurrent unit, row by row."""
+        state, out = np.zeros(x.shape[1], x.dtype), []
+        for row in x:
+            f = (1 + np.tanh((row @ self.w[at + "/gate_kernel"] + self.w[at + "/gate_bias"]) / 2)) / 2
+            state = f * state + (1 - f) * (row @ self.w[at + "/kernel"])
+            out.append(np.maximum(state, 0))
+        return np.stack(out)
+
     def layers(self, side, x, memory=None):
         for l in range(self.c[side + "_layers"]):
             at = "%s/layer%d" % (side, l)
@@ -80,7 +89,10 @@ class Model:
                 k, v = np.split(self.linear(at + "/memory/kv", memory), 2, 1)
                 return self.linear(at + "/memory/out", self.heads(self.linear(at + "/memory/q", y), k, v, causal=False))
 
-            x = self.block(at + "/attention", x, own)
+            if at + "/ssru/kernel" in self.w:
+                x = self.block(at + "/ssru", x, lambda y: self.unit(at + "/ssru", y))
+            else:
+                x = self.block(at + "/attention", x, own)
             if memory is not None:
                 x = self.block(at + "/memory", x, other)
             x = self.block(at + "/ff", x, lambda y: self.feed(at + "/ff", y))

@@ -26,6 +26,28 @@ def tie(c, v_s, v_t):
     return c.get("tie_embeddings", "all" if v_s == v_t else "target")
 
 
+def has_units(c):
+    return c.get("decoder_layer") == "ssru"
+
+
+class Unit(torch.nn.Module):
+    """The simpler simple recurrent unit, in the place of the self-attention of a torch.nn.TransformerDecoderLayer."""
+
+    batch_first = True
+
+    def __init__(self, d, dtype):
+        super().__init__()
+        self.input = torch.nn.Linear(d, d, bias=False, dtype=dtype)
+        self.gate = torch.nn.Linear(d, d, dtype=dtype)
+
+    def forward(self, x):
+        u, f, states = self.input(x), torch.sigmoid(self.gate(x)), []
+        for t in range(x.shape[1]):
+            state = states[-1] if states else torch.zeros_like(u[:, 0])
+            states.append(f[:, t] * state + (1 - f[:, t]) * u[:, t])
+        return F.relu(torch.stack(states, 1))
+
+
 def norm_shapes(at, d):
     return {at + "/norm_gain": (d,), at + "/norm_bias": (d,)}
 
@@ -49,7 +71,11 @@ def shapes(c, v_s, v_t):
     for side in ("encoder", "decoder"):
         for l in range(c[side + "_layers"]):
             at = "%s/layer%d" % (side, l)
-            out.update(attention_shapes(c, at + "/attention", (("qkv", 3), ("out", 1))))
+            if side == "decoder" and has_units(c):
+                out.update(norm_shapes(at + "/ssru", d))
+                out.update({at + "/ssru/kernel": (d, d), at + "/ssru/gate_kernel": (d, d), at + "/ssru/gate_bias": (d,)})
+            else:
+                out.update(attention_shapes(c, at + "/attention", (("qkv", 3), ("out", 1))))
             if side == "decoder":
                 out.update(attention_shapes(c, at + "/memory", (("q", 1), ("kv", 2), ("out", 1))))
             out.update(norm_shapes(at + "/ff", d))
@@ -106,8 +132,14 @@ def module_weights(c, p):
     for side in ("encoder", "decoder"):
         for l in range(c[side + "_layers"]):
             at, to = "%s/layer%d" % (side, l), "%s.layers.%d" % (side, l)
-            attention(to + ".self_attn", at + "/attention", ["qkv"])
-            norm(to + ".norm1", at + "/attention")
+            if side == "decoder" and has_units(c):
+                linear(to + ".self_attn.gate.weight", to + ".self_attn.gate.bias", [at + "/ssru/gate_kernel"],
+                       [at + "/ssru/gate_bias"], d)
+                out[to + ".self_attn.input.weight"] = p[at + "/ssru/kernel"].T
+                norm(to + ".norm1", at + "/ssru")
+            else:
+                attention(to + ".self_attn", at + "/attention", ["qkv"])
+                norm(to + ".norm1", at + "/attention")
             if side == "decoder":
                 attention(to + ".multihead_attn", at + "/memory", ["q", "kv"])
                 norm(to + ".norm2", at + "/memory")
@@ -127,6 +159,9 @@ def logits(c, p, x, x_len, y):
                                   norm_first=c["norm"] == "pre", batch_first=True, dtype=first.dtype)
     if c["norm"] == "post":
         module.encoder.norm = module.decoder.norm = None
+    for layer in module.decoder.layers if has_units(c) else ():
+        layer.self_attn = Unit(c["d_model"], first.dtype)
+        layer._sa_block = lambda x, *masks, unit=layer.self_attn, **more: unit(x)
     tied = "embedding" in p
     padding = torch.arange(x.shape[1])[None] >= x_len[:, None]
     later = torch.ones(y.shape[1], y.shape[1], dtype=torch.bool).triu(1)

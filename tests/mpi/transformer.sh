@@ -88,4 +88,24 @@ for s in a b c d e f; do for t in a b c d e f; do printf '%s\t%s\t0.1\n' $s $t; 
 infer 1 64 > plain.txt
 infer 2 9 --set shortlist_file=all.lex > all.txt
 expect "a shortlist of all words changes nothing" 0 "" cmp plain.txt all.txt
+
+# Recurrent units in the decoder: the same promises.
+ssru="--set decoder_layer=ssru"
+# shellcheck disable=SC2086 # $ssru is several words
+{
+    expect "ssru, np 1" 0 "" t 1 ssru1 --max_steps=40 $ssru
+    expect "ssru, np 2" 0 "" t 2 ssru2 --max_steps=40 $ssru --set batch_size=8
+    for n in 1 4; do
+        expect "ssru, any, np $n" 0 "" t $n ssru_any$n --max_steps=10 $ssru --set batch_size=$((16 / n)) \
+            --set deterministic=any --set micro_batches=4
+    done
+    expect "self-attention does not follow" 6 "decoder/layer0/" t 1 ssru1 --max_steps=41 --set decoder_layer=attention
+    infer 1 64 --beam_width=4 --nbest=2 --output_format=json $ssru --logdir=ssru1 > want.txt
+    infer 1 1 --beam_width=4 --nbest=2 --output_format=json $ssru --logdir=ssru1 > got1.txt
+    infer 3 7 --beam_width=4 --nbest=2 --output_format=json $ssru --logdir=ssru1 --set threads=2 > got2.txt
+}
+expect "ssru: the loss" 0 "" close_curves loss 1e-5 40 ssru1 ssru2
+expect "ssru, any: the same bytes" 0 "" "$same" ssru_any1/model-10.npz ssru_any4/model-10.npz
+expect "ssru: a line for each line" 0 "^$(wc -l < in.txt)$" sh -c "wc -l < want.txt"
+for i in 1 2; do expect "ssru: the same bytes ($i)" 0 "" cmp want.txt got$i.txt; done
 summary
