@@ -11,6 +11,7 @@
 #include <string.h>
 
 typedef enum norm_place { NORM_PRE, NORM_POST } norm_place;
+typedef enum recompute { RECOMPUTE_NONE, RECOMPUTE_LAYER } recompute;
 typedef enum decoder_layer { LAYER_ATTENTION, LAYER_SSRU } decoder_layer;
 typedef enum smoothing_form { SMOOTH_UNIFORM, SMOOTH_FAIRSEQ } smoothing_form;
 typedef enum tie_embeddings { TIE_AUTO, TIE_ALL, TIE_TARGET, TIE_NONE } tie_embeddings;
@@ -18,6 +19,8 @@ typedef enum tie_embeddings { TIE_AUTO, TIE_ALL, TIE_TARGET, TIE_NONE } tie_embe
 static const char *const norm_places[] = {[NORM_PRE] = "pre", [NORM_POST] = "post", NULL};
 static const char *const decoder_layer_kinds[] = {
     [LAYER_ATTENTION] = "attention", [LAYER_SSRU] = "ssru", NULL};
+static const char *const recomputes[] = {
+    [RECOMPUTE_NONE] = "none", [RECOMPUTE_LAYER] = "layer", NULL};
 static const char *const activations[] = {
     [RD_ACT_RELU] = "relu",         [RD_ACT_RELU2] = "relu2", [RD_ACT_GELU_TANH] = "gelu_tanh",
     [RD_ACT_GELU_ERF] = "gelu_erf", [RD_ACT_SILU] = "silu",   NULL};
@@ -35,6 +38,7 @@ static const char *const inits[] = {
 typedef struct transformer_config {
     int64_t encoder_layers, decoder_layers, d_model, n_heads, ff_dim, max_positions;
     decoder_layer decoder_layer;
+    recompute recompute;
     norm_place norm;
     rd_activation activation;
     rd_tf_positions positions;
@@ -100,6 +104,9 @@ static const rd_option rows[] = {
                 "share of the target's probability that all classes get"),
     RD_OPT_ENUM(T, label_smoothing_form, label_smoothing_form, "\"uniform\"", smoothing_forms,
                 "uniform: the share goes to all words; fairseq: to all but the right one"),
+    RD_OPT_ENUM(T, recompute, recompute, "\"none\"", recomputes,
+                "values that backward computes again, for less memory. layer: all inside layers; "
+                "results stay the same to the last bit"),
     RD_AVERAGE_ROW(T),
     RD_PAD_ROW(T),
     RD_OPT_END,
@@ -210,6 +217,7 @@ static rd_code transformer_create(const rd_model_args *a, void **self, rd_status
                              .post_norm = c->norm == NORM_POST,
                              .attention_bias = c->attention_bias,
                              .ssru = c->decoder_layer == LAYER_SSRU,
+                             .recompute = c->recompute == RECOMPUTE_LAYER,
                              .activation = c->activation,
                              .eps = c->norm_eps,
                              .keep_attention = 1.0 - c->dropout_attention,

@@ -195,6 +195,16 @@ rd_var *rd_tape_const(rd_tape *t, float *v, int64_t rows, int64_t cols);
  * RD_EBUG: more than RD_MAX_IN inputs or RD_MAX_OUT outputs. */
 rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr_bytes,
                       rd_var *const *in, int n_in, rd_var **out, int n_out);
+/* A part of a step that backward computes again: records ops on in[] and returns the last result,
+ * which has the shape and type of in[0]. The same inputs and parameters give the same ops. */
+typedef rd_var *rd_segment(rd_tape *t, const void *ctx, rd_var *const *in);
+enum { RD_SEGMENT_IN = 4 };
+/* Runs a segment, and keeps its result alone: backward runs it again, and records it then. All
+ * values and gradients are the same to the last bit. ctx is copied; pointers inside it stay valid
+ * for the whole step. in: 1 to RD_SEGMENT_IN variables. A tape that does not record only runs it.
+ * NULL after a failure. A segment inside a segment is RD_EBUG. */
+rd_var *rd_tape_recompute(rd_tape *t, rd_segment *f, const void *ctx, size_t ctx_bytes,
+                          rd_var *const *in, int n_in);
 /* Sets the gradient that the loss gets in rd_tape_backward, usually the config's loss_scale. It
  * is 1 at first and survives resets. Set it before the forward pass: softmax_xent writes its
  * gradients while it has the logits. */

@@ -50,7 +50,8 @@ typedef struct rd_tf_config {
     bool attention_bias; /* the projections of attention have biases */
     bool ssru;           /* causal stacks have recurrent units in place of self-attention */
     rd_activation activation;
-    double eps; /* of norms */
+    bool recompute; /* backward computes each layer again, and no value inside a layer is kept */
+    double eps;     /* of norms */
     /* Probabilities that dropout keeps an element: of attention weights; of the output of each
      * block, before it is added to its input; inside feed-forward blocks, after the activation. */
     double keep_attention, keep_residual, keep_ff;

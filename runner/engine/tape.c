@@ -8,6 +8,7 @@
 typedef struct tape_record {
     rd_call call;
     struct tape_record *prev;
+    rd_segment *segment; /* of rd_tape_recompute; call.attr is its ctx. NULL: an op */
 } tape_record;
 
 enum { MAX_HOOKS = 4 };
@@ -33,6 +34,8 @@ struct rd_tape {
     rd_var **leaf;
     /* By param index: number of records that have not yet added their gradient. */
     int *uses;
+    int *uses_before; /* those before a segment is computed again */
+    bool in_segment;
     /* By param index: set of touched rows. NULL: no embedding. */
     uint64_t **touched;
     int n_leaf;
@@ -78,8 +81,9 @@ rd_code rd_tape_new(rd_backend *be, rd_params *params, rd_tape **out, rd_status 
     t->n_leaf = params ? rd_params_n(params) : 0;
     t->leaf = calloc((size_t)t->n_leaf + 1, sizeof *t->leaf);
     t->uses = calloc((size_t)t->n_leaf + 1, sizeof *t->uses);
+    t->uses_before = calloc((size_t)t->n_leaf + 1, sizeof *t->uses_before);
     t->touched = calloc((size_t)t->n_leaf + 1, sizeof *t->touched);
-    if (!t->leaf || !t->uses || !t->touched) {
+    if (!t->leaf || !t->uses || !t->uses_before || !t->touched) {
         rd_fail(st, RD_EENV, "out of memory for the tape");
         goto done;
     }
@@ -112,6 +116,7 @@ void rd_tape_free(rd_tape *t)
     rd_arena_free(t->scratch);
     free(t->leaf);
     free(t->uses);
+    free(t->uses_before);
     for (int i = 0; i < t->n_leaf && t->touched; i++) free(t->touched[i]);
     free(t->touched);
     free(t);
@@ -124,6 +129,7 @@ void rd_tape_reset(rd_tape *t, bool with_grad, bool training)
     if (t->device_step != t->step) rd_arena_reset(t->device_step);
     if (t->device_scratch != t->scratch) rd_arena_reset(t->device_scratch);
     t->last = NULL;
+    t->in_segment = false;
     t->n_spare = 0;
     memset(t->leaf, 0, (size_t)t->n_leaf * sizeof *t->leaf);
     memset(t->uses, 0, (size_t)t->n_leaf * sizeof *t->uses);
@@ -479,6 +485,184 @@ void rd_tape_set_seed(rd_tape *t, float seed)
     t->seed = seed;
 }
 
+/* ---- segments ---- */
+
+static const rd_op segment_op = {.name = "recompute", .about = "ops that backward runs again"};
+
+typedef struct tape_position {
+    rd_mark host, device;
+} tape_position;
+
+static tape_position segment_begin(rd_tape *t)
+{
+    t->in_segment = true;
+    return (tape_position){rd_arena_mark(t->step), rd_arena_mark(t->device_step)};
+}
+
+/* Frees the memory of the segment's variables and records. */
+static void segment_end(rd_tape *t, tape_position p)
+{
+    t->in_segment = false;
+    if (t->device_step != t->step) rd_arena_rewind(t->device_step, p.device);
+    rd_arena_rewind(t->step, p.host);
+}
+
+/* Runs the ops of a segment. */
+static rd_var *segment_run(rd_tape *t, const tape_record *r)
+{
+    const rd_var *x = r->call.in[0];
+    rd_var *y = r->segment(t, r->call.attr, r->call.in);
+    if (!y) return NULL;
+    bool other = y->rows == x->rows && y->cols == x->cols && y->type == x->type && !y->layout;
+    for (int i = 0; i < r->call.n_in; i++) other &= y != r->call.in[i];
+    if (other) return y;
+    rd_fail(&t->status, RD_EBUG, "recompute: the result of a segment is no variable like input 0");
+    return NULL;
+}
+
+static rd_code segment_record(rd_tape *t, rd_segment *f, const void *ctx, size_t ctx_bytes,
+                              rd_var *const *in, int n_in, tape_record **out, rd_status *st)
+{
+    tape_record *r;
+    void *copy;
+    if (n_in < 1 || n_in > RD_SEGMENT_IN || t->in_segment)
+        return rd_fail(st, RD_EBUG, "recompute: %d inputs%s", n_in,
+                       t->in_segment ? " of a segment inside a segment" : "");
+    RD_TRY(rd_arena_zero(t->step, sizeof *r + (size_t)n_in * sizeof *in, &r, st));
+    RD_TRY(rd_arena_get(t->step, ctx_bytes + 1, &copy, st));
+    if (ctx_bytes > 0) memcpy(copy, ctx, ctx_bytes);
+    r->segment = f;
+    r->call = (rd_call){.tape = t,
+                        .op = &segment_op,
+                        .be = t->be,
+                        .attr = copy,
+                        .in = (rd_var **)(void *)(r + 1),
+                        .n_in = n_in,
+                        .n_out = 1};
+    for (int i = 0; i < n_in; i++) {
+        r->call.in[i] = in[i];
+        in[i]->n_readers++; /* no op of the segment overwrites it */
+        if (in[i]->param) t->uses[in[i]->param->index]++;
+    }
+    rd_var *y;
+    RD_TRY(rd_arena_zero(t->step, sizeof *y, &y, st));
+    r->call.out[0] = y;
+    y->rows = in[0]->rows;
+    y->cols = in[0]->cols;
+    y->type = in[0]->type;
+    y->needs_grad = y->owns_values = true;
+    y->maker = &segment_op;
+    RD_TRY(rd_arena_get(t->device_step, bytes_of(y), &y->values, st));
+    *out = r;
+done:
+    return st->code;
+}
+
+rd_var *rd_tape_recompute(rd_tape *t, rd_segment *f, const void *ctx, size_t ctx_bytes,
+                          rd_var *const *in, int n_in)
+{
+    rd_status *st = &t->status;
+    tape_record *r = NULL;
+    for (int i = 0; i < n_in; i++)
+        if (!in[i] || st->code != RD_OK) return NULL;
+    if (!t->with_grad) return f(t, ctx, in);
+    /* The leaves of all parameters are made now, since the variables of the segment end with it. */
+    for (int i = 0; i < t->n_leaf; i++) (void)rd_tape_param(t, rd_params_at(t->params, i));
+    RD_TRY(segment_record(t, f, ctx, ctx_bytes, in, n_in, &r, st));
+    tape_record *const last = t->last;
+    const tape_position p = segment_begin(t);
+    const rd_var *y = segment_run(t, r);
+    rd_var *out = r->call.out[0];
+    if (y)
+        (void)rd_backend_copy(t->be, out->values, y->values,
+                              (size_t)(y->rows * y->cols) * rd_element_bytes(y->type), st);
+    segment_end(t, p);
+    r->prev = last;
+    t->last = r;
+done:
+    return st->code == RD_OK ? r->call.out[0] : NULL;
+}
+
+static rd_code run_records(rd_tape *t, tape_record *last, rd_status *st);
+
+/* Runs the ops of a segment again and then backward. Memory of the segment ends with it, so the
+ * gradients of its inputs are copied to memory from before. Spare memory from before serves the
+ * segment, and is spare again. */
+static rd_code segment_back(rd_tape *t, tape_record *r, rd_status *st)
+{
+    rd_call *c = &r->call;
+    rd_var *y = c->out[0];
+    spare kept[MAX_SPARE];
+    void *to[RD_SEGMENT_IN] = {NULL};
+    for (int i = 0; i < c->n_in; i++)
+        if (c->in[i]->needs_grad && !c->in[i]->grads)
+            RD_TRY(spare_take(t, bytes_of(c->in[i]), &to[i], st));
+    const int n_kept = t->n_spare;
+    memcpy(kept, t->spare, sizeof kept);
+    memcpy(t->uses_before, t->uses, (size_t)t->n_leaf * sizeof *t->uses);
+    t->last = NULL;
+    const tape_position p = segment_begin(t);
+    rd_var *again = segment_run(t, r);
+    RD_TRY(rd_tape_check(t, st));
+    memcpy(t->uses, t->uses_before, (size_t)t->n_leaf * sizeof *t->uses);
+    again->grads = y->grads;
+    again->g_masked = y->g_masked;
+    RD_TRY(run_records(t, t->last, st));
+    for (int i = 0; i < c->n_in; i++) {
+        rd_var *x = c->in[i];
+        if (!to[i] || !x->grads) continue;
+        RD_TRY(rd_backend_copy(t->be, to[i], x->grads,
+                               (size_t)(x->rows * x->cols) * rd_element_bytes(x->type), st));
+        x->grads = to[i];
+        to[i] = NULL;
+    }
+    segment_end(t, p);
+    memcpy(t->spare, kept, sizeof kept);
+    t->n_spare = n_kept;
+    for (int i = 0; i < c->n_in; i++)
+        if (to[i]) spare_keep(t, &to[i], bytes_of(c->in[i]));
+    spare_keep(t, &y->grads, bytes_of(y));
+    spare_keep(t, &y->values, bytes_of(y));
+    y->g = NULL;
+done:
+    return st->code;
+}
+
+/* Runs the backward kernel of a record that has a gradient. */
+static rd_code record_back(rd_tape *t, tape_record *r, rd_status *st)
+{
+    rd_call *c = &r->call;
+    if (r->segment) return segment_back(t, r, st);
+    for (int i = 0; i < c->n_out; i++)
+        if (!c->out[i]->g) RD_TRY(want_grad(t, c->out[i], st));
+    for (int i = 0; i < c->n_in && !c->op->own_grads; i++) RD_TRY(want_grad(t, c->in[i], st));
+    RD_TRY(run_kernel(t, c, kernel_of(t, c->op)->backward, true, st));
+    if (c->op->own_grads) keep_spare(t, c);
+done:
+    return st->code;
+}
+
+/* Runs the records up to `last` in reverse. */
+static rd_code run_records(rd_tape *t, tape_record *last, rd_status *st)
+{
+    for (tape_record *r = last; r; r = r->prev) {
+        rd_call *c = &r->call;
+        bool any = false;
+        for (int i = 0; i < c->n_out; i++) any |= c->out[i]->g != NULL;
+        /* Without any gradient no path leads from this record to the loss. */
+        if (any) RD_TRY(record_back(t, r, st));
+        for (int i = 0; i < c->n_in; i++) {
+            rd_param *p = c->in[i] ? c->in[i]->param : NULL;
+            if (p && t->touched[p->index] && !c->op->marks_rows)
+                memset(t->touched[p->index], 0xff, touched_words(p) * sizeof **t->touched);
+            rd_assert(!p || t->uses[p->index] > 0);
+            if (p && --t->uses[p->index] == 0 && t->hook) t->hook(t->hook_ctx, p);
+        }
+    }
+done:
+    return st->code;
+}
+
 rd_code rd_tape_backward(rd_tape *t, rd_var *loss, rd_status *st)
 {
     RD_TRY(rd_tape_check(t, st));
@@ -488,27 +672,7 @@ rd_code rd_tape_backward(rd_tape *t, rd_var *loss, rd_status *st)
     if (loss->g) RD_TRY(rd_backend_upload(t->be, loss->g, &t->seed, sizeof t->seed, st));
     t->loss = loss;
     if (t->params) rd_params_device_changed_grads(t->params);
-    for (tape_record *r = t->last; r; r = r->prev) {
-        rd_call *c = &r->call;
-        bool any = false;
-        for (int i = 0; i < c->n_out; i++) any |= c->out[i]->g != NULL;
-        /* Without any gradient no path leads from this record to the loss. */
-        if (any) {
-            for (int i = 0; i < c->n_out; i++)
-                if (!c->out[i]->g) RD_TRY(want_grad(t, c->out[i], st));
-            for (int i = 0; i < c->n_in && !c->op->own_grads; i++)
-                RD_TRY(want_grad(t, c->in[i], st));
-            RD_TRY(run_kernel(t, c, kernel_of(t, c->op)->backward, true, st));
-            if (c->op->own_grads) keep_spare(t, c);
-        }
-        for (int i = 0; i < c->n_in; i++) {
-            rd_param *p = c->in[i] ? c->in[i]->param : NULL;
-            if (p && t->touched[p->index] && !c->op->marks_rows)
-                memset(t->touched[p->index], 0xff, touched_words(p) * sizeof **t->touched);
-            rd_assert(!p || t->uses[p->index] > 0);
-            if (p && --t->uses[p->index] == 0 && t->hook) t->hook(t->hook_ctx, p);
-        }
-    }
+    RD_TRY(run_records(t, t->last, st));
 done:
     return st->code;
 }

@@ -318,18 +318,40 @@ static rd_var *tf_attention(rd_tape *t, const rd_tf_stack *s, const rd_tf_attent
     return rd_tf_attended(t, &s->c, b, rows, epoch, x, y);
 }
 
+/* A layer of a stack with its rows. */
+typedef struct tf_layer_call {
+    const rd_tf_stack *s;
+    int l;
+    rd_tf_rows rows, of; /* of: those of the memory */
+    uint64_t epoch;
+} tf_layer_call;
+
+/* in: x, and the memory of a stack that has one. */
+static rd_var *tf_layer(rd_tape *t, const void *ctx, rd_var *const *in)
+{
+    const tf_layer_call *a = ctx;
+    const rd_tf_stack *s = a->s;
+    const rd_tf_layer *layer = &s->layer[a->l];
+    rd_var *x = in[0];
+    if (layer->ssru.kernel)
+        x = rd_tf_ssru_out(t, &s->c, &layer->ssru, &a->rows, a->epoch, x,
+                           rd_tf_ssru_states(t, &s->c, &layer->ssru, &a->rows, x, NULL));
+    else
+        x = tf_attention(t, s, &layer->self, &a->rows, a->epoch, x, NULL, &a->rows);
+    if (layer->memory.out)
+        x = tf_attention(t, s, &layer->memory, &a->rows, a->epoch, x, in[1], &a->of);
+    return rd_tf_ff_apply(t, &s->c, &layer->ff, &a->rows, a->epoch, x);
+}
+
 rd_var *rd_tf_stack_apply(rd_tape *t, const rd_tf_stack *s, const rd_tf_rows *rows, uint64_t epoch,
                           rd_var *x, rd_var *memory, const rd_tf_rows *of)
 {
-    for (int l = 0; l < s->n_layers; l++) {
-        const rd_tf_layer *layer = &s->layer[l];
-        if (layer->ssru.kernel)
-            x = rd_tf_ssru_out(t, &s->c, &layer->ssru, rows, epoch, x,
-                               rd_tf_ssru_states(t, &s->c, &layer->ssru, rows, x, NULL));
-        else
-            x = tf_attention(t, s, &layer->self, rows, epoch, x, NULL, rows);
-        if (layer->memory.out) x = tf_attention(t, s, &layer->memory, rows, epoch, x, memory, of);
-        x = rd_tf_ff_apply(t, &s->c, &layer->ff, rows, epoch, x);
+    tf_layer_call a = {.s = s, .rows = *rows, .epoch = epoch};
+    if (of) a.of = *of;
+    for (a.l = 0; a.l < s->n_layers; a.l++) {
+        rd_var *const in[] = {x, memory};
+        x = s->c.recompute ? rd_tape_recompute(t, tf_layer, &a, sizeof a, in, memory ? 2 : 1)
+                           : tf_layer(t, &a, in);
     }
     return s->last.gain ? rd_tf_norm_apply(t, &s->c, &s->last, x) : x;
 }

@@ -5,6 +5,8 @@
  * 1 + p_n. Matrices count as [outputs][inputs], row by row. Two sentences, one layer on each side,
  * width 8, two heads. Losses and logits agree to 1e-5, the norm of the gradient to 1e-4.
  *
+ * Layers that backward computes again give the same bytes as layers whose values are kept.
+ *
  * seq2seq.c compares all gradients, updates and searches. */
 #include "rd/model.h"
 #include "rd/modes.h"
@@ -348,5 +350,111 @@ static void test_dropout(void **state)
     }
 }
 
+/* ---- layers that backward computes again ---- */
+
+enum { MANY = 9, MOST_WORDS = 40, MOST_CALLS = 256 };
+
+typedef struct ready_list {
+    int index[MOST_CALLS], n;
+} ready_list;
+
+static void ready(void *ctx, rd_param *p)
+{
+    ready_list *r = ctx;
+    assert_true(r->n < MOST_CALLS);
+    r->index[r->n++] = p->index;
+}
+
+typedef struct trained {
+    double loss;
+    float *grads;
+    size_t bytes, memory;
+    ready_list ready;
+} trained;
+
+/* Computes the gradients of some sentences with dropout. words: of the longest one. */
+static trained train(const char *form, const char *recompute, int words)
+{
+    static int32_t source[MANY * MOST_WORDS], target[MANY * MOST_WORDS];
+    int64_t source_off[MANY + 1] = {0}, target_off[MANY + 1] = {0}, sample[MANY];
+    rd_status st = {0};
+    rd_loss_out out;
+    fixture f;
+    char text[1024];
+    trained r = {0};
+    for (int i = 0; i < MANY; i++) {
+        sample[i] = 100 + i;
+        source_off[i + 1] = source_off[i] + words - (words > MANY ? i : 0);
+        target_off[i + 1] = target_off[i] + (words > MANY ? words - 2 * i : 2);
+    }
+    for (int i = 0; i < MANY * MOST_WORDS; i++) {
+        source[i] = 4 + i * 7 % 29;
+        target[i] = 4 + i * 11 % 31;
+    }
+    snprintf(text, sizeof text,
+             "{\"model\": \"transformer\", \"encoder_layers\": 2, \"decoder_layers\": 3,"
+             " \"d_model\": 32, \"n_heads\": 4, \"ff_dim\": 80, \"dropout_attention\": 0.2,"
+             " \"dropout_residual\": 0.3, \"dropout_ff\": 0.1, \"recompute\": \"%s\"%s}",
+             recompute, form);
+    open_model(&f, text, 40, 40);
+    must_do(rd_params_seal(f.ps, 1, NAN, &st), &st);
+    must_do(test_use_device(f.ps, &st), &st);
+#ifdef RD_CUDA
+    if (test_on_gpu()) must_do(rd_backend_gpu_new(test_gpu, 1, &f.device, &st), &st);
+#endif
+    must_do(rd_tape_new(f.device ? f.device : f.be, f.ps, &f.tape, &st), &st);
+    rd_batch b = {.n = MANY, .n_global = MANY, .sample = sample, .n_fields = 2, .epoch = 3};
+    b.field[0] = (rd_field){"source", RD_I32, source, source_off, 0, {0}};
+    b.field[1] = (rd_field){"target", RD_I32, target, target_off, 0, {0}};
+    memset(test_grads(f.ps), 0, (size_t)rd_params_span(f.ps) * sizeof(float));
+    rd_params_touch_grads(f.ps);
+    rd_tape_on_grad_ready(f.tape, ready, &r.ready);
+    rd_tape_reset(f.tape, true, true);
+    must_do(f.def->loss(f.model, f.tape, &b, &out, &st), &st);
+    must_do(rd_tape_backward(f.tape, out.loss, &st), &st);
+    r.loss = out.loss_sum;
+    r.bytes = (size_t)rd_params_span(f.ps) * sizeof(float);
+    r.grads = malloc(r.bytes);
+    memcpy(r.grads, test_grads(f.ps), r.bytes);
+    r.memory = rd_arena_peak(rd_tape_device_arena(f.tape));
+    close_model(&f);
+    return r;
+}
+
+typedef struct recompute_row {
+    const char *name, *form;
+    int words;
+} recompute_row;
+
+static recompute_row recompute_rows[] = {
+    {"recompute: pre", "", 40},
+    {"recompute: post, biases", ", \"norm\": \"post\", \"attention_bias\": true", 33},
+    {"recompute: recurrent units", ", \"decoder_layer\": \"ssru\"", 40},
+    {"recompute: gelu, nothing tied",
+     ", \"activation\": \"gelu_tanh\", \"tie_embeddings\": \"none\", \"positions\": \"learned\"",
+     25},
+    /* Attention has a shorter way for one query outside of training. */
+    {"recompute: one target word", "", 3},
+};
+
+/* Loss and gradients have the same bytes; each parameter is reported once, in the same order; and
+ * long sentences need half of the memory. */
+static void test_recompute(void **state)
+{
+    const recompute_row *row = *state;
+    const trained a = train(row->form, "none", row->words),
+                  b = train(row->form, "layer", row->words);
+    assert_true(a.loss == b.loss);
+    assert_int_equal(a.bytes, b.bytes);
+    assert_memory_equal(a.grads, b.grads, a.bytes);
+    assert_int_equal(a.ready.n, b.ready.n);
+    assert_memory_equal(a.ready.index, b.ready.index, (size_t)a.ready.n * sizeof *a.ready.index);
+    if (row->words > MANY && !(b.memory < a.memory / 2))
+        fail_msg("%zu bytes with recompute, %zu without", b.memory, a.memory);
+    free(a.grads);
+    free(b.grads);
+}
+
 RD_TESTS("golden transformer", TEST(test_losses), TEST(test_gradient), TEST(test_logits),
-         TEST(test_dropout), TEST_ROWS(count_parameters, count_rows))
+         TEST(test_dropout), TEST_ROWS(count_parameters, count_rows),
+         TEST_ROWS(test_recompute, recompute_rows))

@@ -52,6 +52,10 @@ for n in 1 4; do
 done
 expect "any: the same bytes" 0 "" "$same" any1/model-20.npz any4/model-20.npz
 
+expect "any, np 2, layers computed again" 0 "" t 2 again --max_steps=20 --set batch_size=8 --set deterministic=any \
+    --set micro_batches=4 --set recompute=layer
+expect "layers computed again: the same bytes" 0 "" "$same" any1/model-20.npz again/model-20.npz
+
 # The rows of unused source words get no gradient, so ranks send only the others.
 expect "tables apart, np 1" 0 "" t 1 apart1 --max_steps=20 --set tie_embeddings=none --set positions=learned
 expect "tables apart, np 2" 0 "" t 2 apart2 --max_steps=20 --set tie_embeddings=none --set positions=learned --set batch_size=8
