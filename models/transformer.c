@@ -355,6 +355,7 @@ static rd_code transformer_decode(void *self, rd_tape *t, const rd_batch *b,
     if (b->n == 0) return RD_OK;
     if (!sf) return rd_fail(st, RD_EBUG, "model transformer got a batch without source");
     RD_TRY(side_rows(a, b, sf, 0, &source, st));
+    rd_backend_set_int8(rd_tape_backend(t), c->int8);
     rd_var *x = rd_tf_embedding_apply(t, &m->source, &source, 0,
                                       (const int32_t *)sf->data + sf->off[0]);
     rd_var *memory = rd_tf_stack_apply(t, &m->encoder, &source, 0, x, NULL, NULL);
@@ -373,6 +374,7 @@ static rd_code transformer_decode(void *self, rd_tape *t, const rd_batch *b,
                              .ps = m->ps};
     RD_TRY(rd_tf_search(t, &d, memory, &source, &c->search, c->shortlist ? &sets : NULL, out, st));
 done:
+    rd_backend_set_int8(rd_tape_backend(t), false);
     return st->code;
 }
 
@@ -444,6 +446,7 @@ static const rd_model_key sockeye_keys[] = {
                     .about = what,                      \
                     .own = &group,                      \
                     .group = &rd_group_search,          \
+                    .decodes_int8 = true,               \
                     .bars_unk = true,                   \
                     .keys = list,                       \
                     .default_dataset = "parallel_text", \

@@ -90,6 +90,14 @@ rd_code rd_leaf_mul(rd_backend *b, const rd_params *ps, const rd_leaf_rows *w, i
                     const float *x, float *y, bool add, rd_status *st);
 rd_code rd_leaf_mul_t(rd_backend *b, const rd_params *ps, const rd_leaf_rows *w, int64_t n,
                       const float *y, float *x, bool add, rd_status *st);
+/* Makes the two products above use int8 on a CPU, as cpu_int8.h describes, unless the tape records.
+ * Each parameter is quantised at its first product. Other backends ignore it. */
+void rd_backend_set_int8(rd_backend *b, bool on);
+/* Returns whether a CPU's products use int8. */
+bool rd_backend_uses_int8(const rd_backend *b);
+/* Rounds x[0, k) to integers in [-127, 127] as these products do. Returns their scale: integer *
+ * scale is about x. A number that is not finite: all integers are 0 and the scale is NaN. */
+float rd_int8_row(int64_t k, const float *x, int8_t *out);
 /* Returns the size in bytes of a block in which an op computes an array that it never stores whole:
  * `own`, or the size that a test has set. */
 size_t rd_backend_block_bytes(const rd_backend *b, size_t own);

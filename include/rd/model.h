@@ -54,6 +54,7 @@ typedef struct rd_loss_out {
 typedef struct rd_decode_config {
     rd_search_rules search;
     const rd_shortlist *shortlist; /* borrowed; NULL: all target words */
+    bool int8;                     /* products use int8; needs decodes_int8 and a CPU */
 } rd_decode_config;
 
 /* One decoded target of a sample; see rd_search for images, too: their class is its one token. */
@@ -70,7 +71,8 @@ typedef struct rd_model_def {
     const char *name, *about;
     /* Keys that other models may read too, and keys that only this model reads. NULL: none. */
     const rd_option_group *group, *own;
-    bool bars_unk; /* the key bar_unk is true unless the config has it */
+    bool bars_unk;     /* the key bar_unk is true unless the config has it */
+    bool decodes_int8; /* `decode` knows rd_decode_config.int8 */
     /* Values of this model, ended by a NULL key: its sizes and its usual training. NULL: none. */
     const rd_model_key *keys;
     const char *default_dataset;

@@ -89,6 +89,9 @@ typedef struct rd_search_rules {
 /* Values of the key output_format. */
 typedef enum rd_output_format { RD_FORMAT_TEXT, RD_FORMAT_NBEST, RD_FORMAT_JSON } rd_output_format;
 
+/* Values of the key decode_dtype. */
+typedef enum rd_decode_dtype { RD_DECODE_FLOAT32, RD_DECODE_INT8 } rd_decode_dtype;
+
 /* The keys of decoding, for every model that decodes, and what they fill. */
 typedef struct rd_search_keys {
     rd_decoder_type decoder_type;
@@ -97,6 +100,7 @@ typedef struct rd_search_keys {
     int64_t nbest, shortlist_k, sampling_top_k;
     const char *shortlist_file; /* NULL or "": none */
     rd_output_format output_format;
+    rd_decode_dtype decode_dtype;
     double length_penalty, length_penalty_const, max_length_factor;
     double sampling_temperature, sampling_top_p;
     bool has_length_penalty, has_length_penalty_const, bar_unk, has_bar_unk, has_output_format;

@@ -57,6 +57,16 @@ void rd_backend_set_block_bytes(rd_backend *b, size_t bytes)
     b->block_bytes = bytes;
 }
 
+void rd_backend_set_int8(rd_backend *b, bool on)
+{
+    b->int8 = on;
+}
+
+bool rd_backend_uses_int8(const rd_backend *b)
+{
+    return b->int8 && b->vt->kind == RD_CPU;
+}
+
 rd_element rd_backend_activations(const rd_backend *b)
 {
     return b->vt->activations(b);

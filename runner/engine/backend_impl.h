@@ -59,6 +59,8 @@ struct rd_backend {
     const rd_backend_vt *vt;
     int n_threads;
     bool has_bf16;
+    /* rd_backend_set_int8. */
+    bool int8;
     /* Block size for all ops (rd_backend_set_block_bytes); 0: each op uses its default. */
     size_t block_bytes;
     /* Borrowed. NULL unless the kind is RD_GPU. */

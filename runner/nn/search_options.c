@@ -14,6 +14,8 @@ static const char *const forms[] = {[RD_LENGTH_OPENSEQ2SEQ] = "openseq2seq",
                                     NULL};
 static const char *const formats[] = {
     [RD_FORMAT_TEXT] = "text", [RD_FORMAT_NBEST] = "nbest", [RD_FORMAT_JSON] = "json", NULL};
+static const char *const dtypes[] = {
+    [RD_DECODE_FLOAT32] = "float32", [RD_DECODE_INT8] = "int8", NULL};
 
 #define T rd_search_keys
 static const rd_option rows[] = {
@@ -59,6 +61,9 @@ static const rd_option rows[] = {
                 "which is faster with a large vocabulary. On CPUs"),
     RD_OPT_INT(T, shortlist_k, shortlist_k, "200", 1, 100000,
                "with shortlist_file: number of target words of a source word, the best ones"),
+    RD_OPT_ENUM(T, decode_dtype, decode_dtype, "\"float32\"", dtypes,
+                "type of the products of decoding, in eval and infer mode. int8: weights and rows "
+                "are rounded to 8 bits, for Transformers on CPUs"),
     RD_OPT_INT(T, nbest, nbest, "1", 1, 1000,
                "infer mode: number of translations of each line, at most beam_width"),
     RD_OPT_ENUM(T, output_format, output_format, NULL, formats,

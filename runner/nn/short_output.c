@@ -20,8 +20,11 @@ struct rd_short_output {
     const rd_token_sets *sets;
     const float *table; /* rows of X numbers */
     const int32_t *at;  /* row of the table for each element of sets->id; NULL: the id is the row */
-    int64_t widest;     /* tokens of the longest list */
-    float *logits;      /* [most, widest] */
+    /* With int8, in place of table: rows of X integers and their scales, and those of x. */
+    int8_t *table8, *x8;
+    float *scale8, *x_scale;
+    int64_t widest; /* tokens of the longest list */
+    float *logits;  /* [most, widest] */
     int64_t n_blocks;
     /* [n, n_blocks + 1] of each sentence the first pair of tokens of each block. Tokens 2 p and
      * 2 p + 1 of a list are pair p, and the first of them decides its block. */
@@ -30,13 +33,12 @@ struct rd_short_output {
     int64_t n_groups;
 };
 
-/* Copies the columns of w (X, V) that a list has, as rows. */
-static rd_code short_gather(rd_short_output *s, rd_arena *a, int64_t n_ids, int64_t *n_rows,
-                            rd_status *st)
+/* Numbers the tokens that a list has: s->at, and in *column the n_rows tokens. */
+static rd_code short_number(rd_short_output *s, rd_arena *a, int64_t n_ids, int32_t **tokens,
+                            int64_t *n_rows, rd_status *st)
 {
-    const int64_t V = s->t.V, X = s->t.X;
+    const int64_t V = s->t.V;
     int32_t *row, *at, *column;
-    float *table;
     int64_t n = 0;
     RD_TRY(rd_arena_get(a, (size_t)(V + 1) * sizeof *row, &row, st));
     RD_TRY(rd_arena_get(a, (size_t)(V + 1) * sizeof *column, &column, st));
@@ -49,6 +51,22 @@ static rd_code short_gather(rd_short_output *s, rd_arena *a, int64_t n_ids, int6
             row[v] = (int32_t)n++;
         }
     for (int64_t i = 0; i < n_ids; i++) at[i] = row[s->sets->id[i]];
+    s->at = at;
+    *tokens = column;
+    *n_rows = n;
+done:
+    return st->code;
+}
+
+/* Copies the columns of w (X, V) that a list has, as rows. */
+static rd_code short_gather(rd_short_output *s, rd_arena *a, int64_t n_ids, int64_t *n_rows,
+                            rd_status *st)
+{
+    const int64_t V = s->t.V, X = s->t.X;
+    int32_t *column;
+    float *table;
+    int64_t n;
+    RD_TRY(short_number(s, a, n_ids, &column, &n, st));
     RD_TRY(rd_arena_get(a, (size_t)(n * X + 1) * sizeof *table, &table, st));
     enum { SIDE = 16 }; /* of a block: one cache line in each direction */
     for (int64_t j0 = 0; j0 < n; j0 += SIDE)
@@ -57,8 +75,40 @@ static rd_code short_gather(rd_short_output *s, rd_arena *a, int64_t n_ids, int6
                 for (int64_t k = k0; k < X && k < k0 + SIDE; k++)
                     table[j * X + k] = s->t.w[k * V + column[j]];
     s->table = table;
-    s->at = at;
     *n_rows = n;
+done:
+    return st->code;
+}
+
+typedef struct short_rows8 {
+    int64_t X;
+    const float *from;
+    const int32_t *number; /* row i is number[i] of `from`; NULL: i */
+    int8_t *to;
+    float *scale;
+} short_rows8;
+
+static void short_round(void *ctx, int64_t lo, int64_t hi)
+{
+    const short_rows8 *j = ctx;
+    for (int64_t i = lo; i < hi; i++)
+        j->scale[i] = rd_int8_row(j->X, j->from + (j->number ? j->number[i] : i) * j->X,
+                                  j->to + i * j->X);
+}
+
+/* Quantises the rows of w (V, X) that a list has. Their numbers are those of the whole product. */
+static rd_code short_quantise(rd_short_output *s, rd_arena *a, int64_t n_ids, int64_t most,
+                              int64_t *n_rows, rd_status *st)
+{
+    const int64_t X = s->t.X;
+    int32_t *tokens;
+    RD_TRY(short_number(s, a, n_ids, &tokens, n_rows, st));
+    RD_TRY(rd_arena_get(a, (size_t)(*n_rows * X + 1), &s->table8, st));
+    RD_TRY(rd_arena_get(a, (size_t)(*n_rows + 1) * sizeof *s->scale8, &s->scale8, st));
+    RD_TRY(rd_arena_get(a, (size_t)(most * X + 1), &s->x8, st));
+    RD_TRY(rd_arena_get(a, (size_t)(most + 1) * sizeof *s->x_scale, &s->x_scale, st));
+    short_rows8 j = {X, s->t.w, tokens, s->table8, s->scale8};
+    rd_parallel(s->be, *n_rows, 64, short_round, &j);
 done:
     return st->code;
 }
@@ -71,7 +121,8 @@ static int64_t short_row(const rd_short_output *s, int64_t i)
 /* Cuts the lists into blocks of the table, which has n_rows rows. */
 static rd_code short_cut(rd_short_output *s, rd_arena *a, int64_t n, int64_t n_rows, rd_status *st)
 {
-    const int64_t fit = BLOCK_BYTES / (int64_t)sizeof(float) / s->t.X, rows = fit < 8 ? 8 : fit;
+    const int64_t each = s->table8 ? 1 : (int64_t)sizeof(float), fit = BLOCK_BYTES / each / s->t.X,
+                  rows = fit < 8 ? 8 : fit;
     s->n_blocks = n_rows / rows + 1;
     RD_TRY(rd_arena_get(a, (size_t)(n * (s->n_blocks + 1) + 1) * sizeof *s->begin, &s->begin, st));
     for (int64_t i = 0; i < n; i++) {
@@ -103,7 +154,11 @@ rd_code rd_short_output_new(rd_arena *a, rd_backend *be, const rd_output_table *
                 return rd_fail(st, RD_EBUG, "a shortlist has a token that is not in the table");
     }
     int64_t n_rows = t->V;
-    if (!t->rows) RD_TRY(short_gather(s, a, n > 0 ? sets->at[n] : 0, &n_rows, st));
+    const int64_t n_ids = n > 0 ? sets->at[n] : 0;
+    if (!t->rows)
+        RD_TRY(short_gather(s, a, n_ids, &n_rows, st));
+    else if (rd_backend_uses_int8(be))
+        RD_TRY(short_quantise(s, a, n_ids, most, &n_rows, st));
     RD_TRY(short_cut(s, a, n, n_rows, st));
     RD_TRY(rd_arena_get(a, (size_t)(most * s->widest + 1) * sizeof *s->logits, &s->logits, st));
     RD_TRY(rd_arena_get(a, (size_t)(most + 1) * sizeof *s->group, &s->group, st));
@@ -130,6 +185,25 @@ static void short_dots(int64_t X, const float *restrict w0, const float *restric
     out[3] = d;
 }
 
+/* Does the same with integers: a sum is exact. row, scale: scales of x0, x1, w0, w1. */
+static void short_dots8(int64_t X, const int8_t *restrict w0, const int8_t *restrict w1,
+                        const int8_t *restrict x0, const int8_t *restrict x1, const float scale[2],
+                        const float row[2], float out[4])
+{
+    int32_t a = 0, b = 0, c = 0, d = 0;
+#pragma omp simd reduction(+ : a, b, c, d)
+    for (int64_t k = 0; k < X; k++) {
+        a += w0[k] * x0[k];
+        b += w1[k] * x0[k];
+        c += w0[k] * x1[k];
+        d += w1[k] * x1[k];
+    }
+    out[0] = (float)a * (row[0] * scale[0]);
+    out[1] = (float)b * (row[0] * scale[1]);
+    out[2] = (float)c * (row[1] * scale[0]);
+    out[3] = (float)d * (row[1] * scale[1]);
+}
+
 typedef struct short_job {
     rd_short_output *s;
     const float *x;
@@ -145,13 +219,17 @@ static void short_pair(const short_job *j, const short_group *q, int64_t p)
                   len = s->sets->at[q->sentence + 1] - first, k0 = 2 * p,
                   k1 = k0 + 1 < len ? k0 + 1 : k0;
     const int32_t id0 = s->sets->id[first + k0], id1 = s->sets->id[first + k1];
-    const float *w0 = s->table + short_row(s, first + k0) * X,
-                *w1 = s->table + short_row(s, first + k1) * X;
+    const int64_t t0 = short_row(s, first + k0), t1 = short_row(s, first + k1);
     const float b0 = s->t.bias ? s->t.bias[id0] : 0.0f, b1 = s->t.bias ? s->t.bias[id1] : 0.0f;
     for (int64_t i = 0; i < q->n; i += 2) {
         const int64_t r0 = q->row + i, r1 = i + 1 < q->n ? r0 + 1 : r0;
         float d[4], *l0 = s->logits + r0 * s->widest, *l1 = s->logits + r1 * s->widest;
-        short_dots(X, w0, w1, j->x + r0 * X, j->x + r1 * X, d);
+        if (s->table8)
+            short_dots8(X, s->table8 + t0 * X, s->table8 + t1 * X, s->x8 + r0 * X, s->x8 + r1 * X,
+                        (const float[]){s->scale8[t0], s->scale8[t1]},
+                        (const float[]){s->x_scale[r0], s->x_scale[r1]}, d);
+        else
+            short_dots(X, s->table + t0 * X, s->table + t1 * X, j->x + r0 * X, j->x + r1 * X, d);
         l0[k0] = (d[0] + b0) / s->t.temperature;
         l0[k1] = (d[1] + b1) / s->t.temperature;
         l1[k0] = (d[2] + b0) / s->t.temperature;
@@ -224,6 +302,8 @@ rd_code rd_short_output_best(rd_short_output *s, int64_t n, const float *x, cons
             return rd_fail(st, RD_EBUG, "the shortlist of a sentence lacks the end token");
         s->group[s->n_groups++] = (short_group){i, 1, sentence[i]};
     }
+    short_rows8 rounding = {s->t.X, x, NULL, s->x8, s->x_scale};
+    if (s->table8) rd_parallel(s->be, n, 64, short_round, &rounding);
     rd_parallel(s->be, s->n_blocks, 1, short_blocks, &j);
     rd_parallel(s->be, s->n_groups, 1, short_best, &j);
     return st->code;

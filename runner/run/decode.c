@@ -42,6 +42,32 @@ done:
     return st->code;
 }
 
+rd_code decode_check(rd_run *r, rd_status *st)
+{
+    rd_search_keys keys = {0};
+    if (!r->model->decode) return RD_OK;
+    RD_TRY(rd_config_read(r->keys, &rd_group_search, r->mode, &keys, st));
+    if (keys.decode_dtype != RD_DECODE_INT8) return RD_OK;
+    const char *where = rd_config_where(r->keys, "decode_dtype");
+    if (r->mode != RD_MODE_EVAL && r->mode != RD_MODE_INFER)
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: 'decode_dtype' int8 works in infer and eval mode only; remove it here, "
+                       "and add --set decode_dtype=int8 there",
+                       where);
+    if (!r->model->decodes_int8)
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: 'decode_dtype' int8 works for Transformers, but the model is '%s'; use "
+                       "float32",
+                       where, r->model->name);
+    if (run_gpu(r))
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: 'decode_dtype' int8 works on CPUs; use float32, or set \"device\": "
+                       "\"cpu\"",
+                       where);
+done:
+    return st->code;
+}
+
 rd_code decode_config(rd_run *r, const rd_dataset *d, rd_decode_config *out, rd_search_keys *keys,
                       rd_status *st)
 {
@@ -61,6 +87,7 @@ rd_code decode_config(rd_run *r, const rd_dataset *d, rd_decode_config *out, rd_
     if (keys->shortlist_file && keys->shortlist_file[0] && !r->shortlist)
         RD_TRY(decode_shortlist(r, d, keys, st));
     out->shortlist = r->shortlist;
+    out->int8 = keys->decode_dtype == RD_DECODE_INT8;
 done:
     return st->code;
 }

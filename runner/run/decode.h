@@ -12,6 +12,10 @@
 rd_code decode_config(rd_run *r, const rd_dataset *d, rd_decode_config *out, rd_search_keys *keys,
                       rd_status *st);
 
+/* Fails with RD_EUSAGE if decode_dtype does not fit the mode, the model or the device. Reads keys
+ * alone, so all ranks fail alike. */
+rd_code decode_check(rd_run *r, rd_status *st);
+
 /* Sorts ids by length, longest first, then by id. */
 void decode_sort(const rd_dataset *d, int64_t *ids, int64_t n);
 

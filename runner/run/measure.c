@@ -26,10 +26,19 @@ static const char *const of_decoding[] = {"beam_width",     "bpe_used", "decoder
                                           "length_penalty", "metric",   "multi_reference",
                                           "print_unk",      NULL};
 /* Keys of decoding that older manifests lack: they count where the config has them. */
-static const char *const of_search[] = {
-    "bar_unk",           "length_penalty_const", "length_penalty_type",  "max_length_factor",
-    "max_length_offset", "min_length",           "sampling_temperature", "sampling_top_k",
-    "sampling_top_p",    "shortlist_file",       "shortlist_k",          NULL};
+static const char *const of_search[] = {"bar_unk",
+                                        "decode_dtype",
+                                        "length_penalty_const",
+                                        "length_penalty_type",
+                                        "max_length_factor",
+                                        "max_length_offset",
+                                        "min_length",
+                                        "sampling_temperature",
+                                        "sampling_top_k",
+                                        "sampling_top_p",
+                                        "shortlist_file",
+                                        "shortlist_k",
+                                        NULL};
 
 /* Returns the figure that decides in this run. Its value means nothing. */
 static rd_figure deciding_figure(const rd_run *r)

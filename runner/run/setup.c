@@ -2,6 +2,7 @@
  * which they need each other. Each phase that can fail on some ranks only ends with run_agree, so
  * that all ranks leave with the same message. */
 #include "setup.h"
+#include "decode.h"
 #include "device.h"
 #include "exchange.h"
 #include "rd/input.h"
@@ -309,6 +310,7 @@ rd_code setup_model(rd_run *r, const rd_data_spec *spec, bool with_optim, rd_sta
     const int threads = r->config.threads > 0 ? (int)r->config.threads : r->world->n_cpus;
     r->spec = *spec;
     RD_TRY(device_open(r, threads, st));
+    RD_TRY(decode_check(r, st));
     RD_TRY(rd_params_new(&r->params, st));
     const rd_model_args a = {.def = r->model,
                              .config = r->keys,

@@ -123,6 +123,9 @@ expect "evaluation takes it" 0 "shortlist: 6 pairs" ranks 2 "$PROG" --config_fil
 wrong() { infer 1 "$@" || { status=$?; cat err.txt; return $status; }; }
 expect "a list of greedy search" 2 "nbest 3 needs a beam that is as wide, but beam_width is 1; add --beam_width=3" wrong --nbest=3
 expect "a list as text" 2 "nbest 2 needs output_format nbest or json" wrong --nbest=2 --beam_width=2 --output_format=text
+expect "int8 of a recurrent model" 2 "'decode_dtype' int8 works for Transformers, but the model is 'seq2seq'" wrong \
+    --set decode_dtype=int8
+expect "another type" 2 "decode_dtype" wrong --set decode_dtype=int4
 expect "an unknown form" 2 "output_format" wrong --output_format=xml
 printf 'a\tb\t0.5\nb c 0.1\n' > bad.lex
 expect "a wrong line of a lexicon" 5 "bad.lex:2: a lexicon's line is: source word, TAB" wrong --set shortlist_file=bad.lex

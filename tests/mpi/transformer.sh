@@ -112,4 +112,21 @@ expect "ssru: the loss" 0 "" close_curves loss 1e-5 40 ssru1 ssru2
 expect "ssru, any: the same bytes" 0 "" "$same" ssru_any1/model-10.npz ssru_any4/model-10.npz
 expect "ssru: a line for each line" 0 "^$(wc -l < in.txt)$" sh -c "wc -l < want.txt"
 for i in 1 2; do expect "ssru: the same bytes ($i)" 0 "" cmp want.txt got$i.txt; done
+# int8: the same bytes, also with a shortlist, whose logits are the same numbers.
+int8="--set decode_dtype=int8 --beam_width=4 --nbest=2 --output_format=json"
+# shellcheck disable=SC2086
+{
+    infer 1 64 $int8 > want.txt
+    infer 1 1 $int8 > got1.txt
+    infer 3 7 $int8 --set threads=2 > got2.txt
+    infer 2 9 $int8 --set shortlist_file=all.lex > got3.txt
+    infer 1 64 ${int8#*int8} > float.txt
+}
+expect "int8: a line for each line" 0 "^$(wc -l < in.txt)$" sh -c "wc -l < want.txt"
+for i in 1 2; do expect "int8: the same bytes ($i)" 0 "" cmp want.txt got$i.txt; done
+expect "int8: a shortlist of all words" 0 "" cmp want.txt got3.txt
+expect "int8 differs from float32" 1 "" cmp -s want.txt float.txt
+expect "int8 in evaluation" 0 '"loss"' sh -c "'$PROG' --config_file=toy.json --logdir=two --mode=eval --set decode_dtype=int8 > out.txt 2>&1 &&
+    tail -n 1 two/eval/metrics.jsonl"
+expect "int8 in training" 2 "'decode_dtype' int8 works in infer and eval mode only; remove it" t 1 none --set decode_dtype=int8
 summary

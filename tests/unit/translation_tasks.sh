@@ -64,6 +64,13 @@ if [ "${CASES:-}" = all ]; then
     done
 else
     expect "sort" 0 "" learns sort 1 2000 1.03 97 $still
+    # Of 200 lines at most 4 differ with int8 weights.
+    for type in float32 int8; do
+        "$PROG" --config_file=task.json --logdir=log --mode=infer --set checkpoint=best --input=test.src $still \
+            --set decode_dtype=$type > $type.txt 2> err.txt
+    done
+    expect "int8 translates as float32" 0 "" sh -c "
+        paste -d'|' float32.txt int8.txt | awk -F'|' '{ same += \$1 == \$2 } END { print same \" of \" NR; exit !(NR == 200 && same >= 196) }'"
 fi
 # shellcheck disable=SC2086
 expect "without learning it does not" 1 "perplexity" learns sort 1 50 1.03 97 $still

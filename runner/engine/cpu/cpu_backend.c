@@ -1,6 +1,7 @@
 /* cpu_backend.c -- the CPU's table of backend_impl.h.
  *
  * Memory is the host's memory; oneDNN computes products and convolutions. */
+#include "cpu_int8.h"
 #include "cpu_packed.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +45,8 @@ static void cpu_free(rd_backend *be)
 {
     rd_cpu *b = rd_cpu_of(be);
     rd_cpu_products_free(b);
+    rd_int8_free_all(b->int8_list);
+    rd_cpu_buffer_free(&b->int8_rows);
     rd_convs_free(b->convs);
     if (b->stream) dnnl_stream_destroy(b->stream);
     if (b->engine) dnnl_engine_destroy(b->engine);
@@ -154,6 +157,10 @@ static rd_code cpu_param_product(rd_backend *b, bool transposed, const rd_params
                                  bool add, rd_status *st)
 {
     const int64_t cols = w->cols;
+    if (b->int8 && !w->trains && rd_int8_fits(transposed ? cols : w->rows)) {
+        const rd_int8 *q = rd_int8_of(rd_cpu_of(b), ps, w, transposed, st);
+        return q ? rd_int8_mul(rd_cpu_of(b), q, n, x, y, add, st) : st->code;
+    }
     if (w->trains && n >= PLAIN_ROWS && rd_cpu_of(b)->wide && !rd_cpu_of(b)->mixed)
         return rd_cpu_gemm(rd_cpu_of(b), false, transposed, n, transposed ? w->rows : cols,
                            transposed ? cols : w->rows, 1.0f, x, transposed ? cols : w->rows,

@@ -25,6 +25,8 @@ typedef struct gemm_prim gemm_prim;
 typedef struct rd_convs rd_convs;
 /* See cpu_packed.h. */
 typedef struct rd_cpu_packed rd_cpu_packed;
+/* See cpu_int8.h. */
+typedef struct rd_int8_param rd_int8_param;
 
 typedef struct rd_cpu {
     /* First member: each rd_backend of kind RD_CPU is an rd_cpu. */
@@ -35,6 +37,9 @@ typedef struct rd_cpu {
     bool mixed, bf16_hw, wide;
     /* List, owned. */
     rd_cpu_packed *packed;
+    /* Quantised parameters, owned, and the quantised rows of one product. */
+    rd_int8_param *int8_list;
+    rd_cpu_buffer int8_rows;
     /* bfloat16 copies of the operands of one product. */
     rd_cpu_buffer half[2];
     /* Rounded float32 copies of the operands, if bfloat16 is emulated. */
