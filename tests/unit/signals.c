@@ -7,6 +7,22 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Waits at most five seconds until the thread of the handlers has done its work. */
+static bool soon(bool (*done)(void))
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    for (int i = 0; i < 5000; i++) {
+        if (done()) return true;
+        (void)nanosleep(&pause, NULL);
+    }
+    return false;
+}
+
+static bool stopped(void)
+{
+    return signals_stop() != 0;
+}
+
 static void test_save(void **state)
 {
     (void)state;
@@ -14,12 +30,12 @@ static void test_save(void **state)
     if (pid == 0) {
         signals_start();
         if (signals_take_save()) _exit(1);
-        (void)raise(SIGUSR1);
-        (void)raise(SIGUSR1);
-        if (signals_stop() != 0) _exit(2);
-        if (!signals_take_save() || signals_take_save()) _exit(3);
-        (void)raise(SIGUSR1);
-        _exit(signals_take_save() && signals_stop() == 0 ? 0 : 4);
+        for (int i = 0; i < 2; i++) {
+            (void)kill(getpid(), SIGUSR1);
+            if (!soon(signals_take_save)) _exit(2);
+        }
+        if (signals_take_save()) _exit(3);
+        _exit(signals_stop() == 0 ? 0 : 4);
     }
     int status = -1;
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -43,13 +59,14 @@ static void check_stop(void **state)
         (void)signal(SIGHUP, SIG_DFL); /* under nohup it would stay ignored */
         signals_start();
         if (signals_stop() != 0) _exit(1);
-        (void)raise(r->sig);
-        (void)raise(r->sig); /* at once: the same request */
-        if (signals_stop() != r->sig || signals_take_save()) _exit(2);
+        (void)kill(getpid(), r->sig);
+        (void)kill(getpid(), r->sig); /* at once: the same request */
+        if (!soon(stopped) || signals_stop() != r->sig || signals_take_save()) _exit(2);
         if (write(ends[1], "x", 1) != 1) _exit(4); /* it has not ended yet */
         const struct timespec later = {.tv_nsec = 300000000};
         (void)nanosleep(&later, NULL);
-        (void)raise(r->sig);
+        (void)kill(getpid(), r->sig);
+        (void)sleep(5);
         _exit(3);
     }
     (void)close(ends[1]);
