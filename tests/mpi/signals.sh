@@ -5,9 +5,10 @@
 # second signal ends the run at once. Then mpirun receives SIGTERM at random moments, with different kill delays. What
 # the run reported as saved exists, and in the end the bytes are those of an undisturbed run.
 #
-#   CASES=all tests/run tests/mpi/signals.sh     twenty moments; else six
+#   CASES=all tests/run tests/mpi/signals.sh     18 moments; else four
 #
 # timeout: 600
+# beside
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
 same=$PWD/${BUILD:-build/release}/tests/support/npz_same
