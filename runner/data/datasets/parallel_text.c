@@ -769,7 +769,15 @@ static void parallel_text_report(const parallel_text *t, const rd_dataset_args *
             continue; /* reported when the training data was opened */
         if (s == 1 && strcmp(t->vocab_name[0], t->vocab_name[1]) == 0) continue; /* reported */
         const rd_vocab_kind kind = rd_vocab_kind_of(t->kit.vocab[s]);
-        if (kind != RD_VOCAB_LINES)
+        const char *slash = strrchr(t->vocab_name[s], '/');
+        /* Words with counts may also be a list that was meant to hold words alone. */
+        if (kind == RD_VOCAB_COUNTS &&
+            strncmp(slash ? slash + 1 : t->vocab_name[s], "dict", 4) != 0)
+            rd_warn(a->log,
+                    "%s: each line has a word, a blank and a count, so it is read as a vocabulary "
+                    "of fairseq; for a file of words alone: cut -d' ' -f1",
+                    t->vocab_name[s]);
+        else if (kind != RD_VOCAB_LINES)
             rd_info(a->log, "%s: %s; ids by the order of its words", t->vocab_name[s],
                     rd_vocab_kind_name(kind));
         if (rd_vocab_duplicates(t->kit.vocab[s]) > 0) report_repeats(t, a, s, t->vocab_name[s]);
