@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <mpi.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -52,6 +53,31 @@ static void nap(long ms)
     (void)nanosleep(&t, NULL);
 }
 
+/* The thread that ends the process, and the exit code: for park_thread, which has no argument. */
+static pthread_t ending_thread;
+static int ending_code;
+
+/* Holds the thread that crashed until the process ends. */
+static void park_thread(int sig)
+{
+    (void)sig;
+    if (pthread_equal(pthread_self(), ending_thread)) _exit(ending_code);
+    for (;;) (void)pause();
+}
+
+/* The thread in MPI_Finalize continues while PMIx_Finalize frees what it uses. All is written, so a
+ * crash there must not replace the exit code of the run. */
+static void park_crashes(int exit_code)
+{
+    static const int crashes[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL};
+    struct sigaction sa = {.sa_handler = park_thread};
+    sigemptyset(&sa.sa_mask);
+    ending_thread = pthread_self();
+    ending_code = exit_code;
+    for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++)
+        (void)sigaction(crashes[i], &sa, NULL);
+}
+
 static void end_process(const end_limit *e) __attribute__((noreturn));
 static void end_process(const end_limit *e)
 {
@@ -66,6 +92,7 @@ static void end_process(const end_limit *e)
                            who, e->limit_s, e->exit_code);
     if (!e->said || atomic_exchange(e->said, 1) == 0)
         (void)!write(STDERR_FILENO, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
+    park_crashes(e->exit_code);
     if (pthread_create(&helper, NULL, leave_launcher, &left) == 0)
         for (int ms = 0; ms < LEAVE_MS && !atomic_load(&left); ms += NAP_MS) nap(NAP_MS);
     _exit(e->exit_code);

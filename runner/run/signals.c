@@ -16,13 +16,14 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 static const int64_t repeat_ns = 200000000;
 
 /* The only mutable globals of the module: a handler can write to nothing else. Only on_stop uses
  * stopped_ns, and its own signals do not interrupt it. */
-static volatile sig_atomic_t stop_signal, save_asked;
+static atomic_int stop_signal, save_asked;
 static int64_t stopped_ns;
 
 static void on_stop(int sig)
@@ -84,12 +85,10 @@ void signals_start(void)
 
 int signals_stop(void)
 {
-    return (int)stop_signal;
+    return stop_signal;
 }
 
 bool signals_take_save(void)
 {
-    const bool asked = save_asked != 0;
-    save_asked = 0;
-    return asked;
+    return atomic_exchange(&save_asked, 0) != 0;
 }

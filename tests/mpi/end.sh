@@ -15,7 +15,8 @@ case $(ldd "$PROG") in
 esac
 
 # HANG_RANK (all: every rank) hangs at HANG_AT: before or after MPI_Finalize, in MPI_Init_thread, or while it parses the
-# config. HANG_AGE is added to the age of the start, in seconds.
+# config. With "crash" it hangs before MPI_Finalize, and crashes when PMIx_Finalize begins. HANG_AGE is added to the age
+# of the start, in seconds.
 cat > hang.c << 'END'
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -25,14 +26,29 @@ cat > hang.c << 'END'
 #include <unistd.h>
 int PMPI_Finalize(void);
 int PMPI_Init_thread(int *argc, char ***argv, int level, int *got);
-static volatile int started;
+static volatile int started, ending, leaving;
 static void hang(const char *where)
 {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK"), *who = getenv("HANG_RANK"), *at = getenv("HANG_AT");
     while (rank && who && at && strcmp(at, where) == 0 && (strcmp(who, "all") == 0 || strcmp(who, rank) == 0)) pause();
 }
+int PMIx_Finalize(const void *info, size_t n)
+{
+    void *pmix = dlopen("libpmix.so.2", RTLD_LAZY | RTLD_NOLOAD);
+    if (ending) { /* MPI_Init_thread calls it, too */
+        leaving = 1;
+        sleep(1);
+    }
+    return pmix ? ((int (*)(const void *, size_t))dlsym(pmix, "PMIx_Finalize"))(info, n) : 0;
+}
 int MPI_Finalize(void)
 {
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK"), *who = getenv("HANG_RANK"), *at = getenv("HANG_AT");
+    if (rank && strcmp(at, "crash") == 0 && strcmp(who, rank) == 0) {
+        ending = 1;
+        while (!leaving) usleep(1000);
+        *(volatile int *)8 = 1;
+    }
     hang("before");
     int rc = PMPI_Finalize();
     hang("after");
@@ -86,6 +102,7 @@ if [ "${CASES:-}" = all ]; then
 fi
 expect "rank 0 hangs behind the others" 0 "^warning: $text 0" job 2 0 after --logdir=d --max_steps=5
 expect "rank 1 hangs behind the others" 0 "^\[rank 1, .*\] warning: $text 0" job 2 1 after --logdir=d --max_steps=6
+expect "MPI crashes while it is left" 0 "^$any$text 0" job 2 1 crash --logdir=d --max_steps=6
 expect "evaluation" 0 "^$any$text 0" job 2 1 before --logdir=d --mode=eval
 expect "inference" 0 "^$any$text 0" job 2 1 before --logdir=d --mode=infer --inference_out=out.txt
 expect "all lines are translated" 0 "^7 " wc -l out.txt
