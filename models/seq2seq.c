@@ -1,7 +1,7 @@
 /* seq2seq.c -- OpenSeq2Seq's sequence-to-sequence models of January 2018: a recurrent encoder and
  * an attention decoder. The keys and their defaults are those of the original. The parts are in
  * nn.h. */
-#include "sequence_keys.h"
+#include "sequence_model.h"
 #include "rd/cell.h"
 #include "rd/nn.h"
 #include <inttypes.h>
@@ -132,11 +132,6 @@ typedef struct seq2seq {
     rd_params *ps;
 } seq2seq;
 
-static int64_t maybe_pad(const seq2seq_config *c, int64_t v)
-{
-    return c->pad_vocabs_to_eight ? (v + 7) / 8 * 8 : v;
-}
-
 static bool gnmt_attention(const seq2seq_config *c)
 {
     return c->attention_type == ATTENTION_GNMT || c->attention_type == ATTENTION_GNMT_V2;
@@ -243,28 +238,18 @@ static rd_code seq2seq_create(const rd_model_args *a, void **self, rd_status *st
                 attention_types[c->attention_type]);
     uint32_t site = 0;
     RD_TRY(rd_encoder_add(a->params, et, (int)c->encoder_layers,
-                          maybe_pad(c, a->data->src_vocab_size), c->src_emb_size, &ec, c->enc_skip,
-                          a->seed, &site, &m->enc, st));
+                          sequence_vocab(c->pad_vocabs_to_eight, a->data->src_vocab_size),
+                          c->src_emb_size, &ec, c->enc_skip, a->seed, &site, &m->enc, st));
     RD_TRY(rd_decoder_add(a->params, style, kind, (int)c->decoder_layers,
-                          maybe_pad(c, a->data->tgt_vocab_size), c->tgt_emb_size, m->enc.M,
-                          c->attention_layer_size, &dc, c->dec_skip, c->softmax_temperature,
-                          a->seed, &site, &m->dec, st));
+                          sequence_vocab(c->pad_vocabs_to_eight, a->data->tgt_vocab_size),
+                          c->tgt_emb_size, m->enc.M, c->attention_layer_size, &dc, c->dec_skip,
+                          c->softmax_temperature, a->seed, &site, &m->dec, st));
 done:
     if (st->code != RD_OK) {
         destroy(m);
         *self = NULL;
     }
     return st->code;
-}
-
-static rd_code fields(const rd_batch *b, const rd_field **src, const rd_field **tgt, rd_status *st)
-{
-    *src = rd_batch_field(b, "source");
-    *tgt = rd_batch_field(b, "target");
-    return *src && *tgt ? RD_OK
-                        : rd_fail(st, RD_EBUG,
-                                  "model seq2seq got a batch without source and target; it needs a "
-                                  "dataset of sentence pairs");
 }
 
 static rd_code loss(void *self, rd_tape *t, const rd_batch *b, rd_loss_out *out, rd_status *st)
@@ -276,15 +261,10 @@ static rd_code loss(void *self, rd_tape *t, const rd_batch *b, rd_loss_out *out,
     int64_t *steps, max_len;
     const int64_t *first, *len;
     int32_t *in, *target, *argmax, *shown;
-    float *nothing;
     memset(out, 0, sizeof *out);
     RD_TRY(rd_tape_check(t, st));
-    if (b->n == 0) {
-        RD_TRY(rd_arena_zero(a, sizeof *nothing, &nothing, st));
-        out->loss = rd_tape_const(t, nothing, 1, 1);
-        return rd_tape_check(t, st);
-    }
-    RD_TRY(fields(b, &sf, &tf, st));
+    if (b->n == 0) return sequence_no_loss(t, out, st);
+    RD_TRY(sequence_fields("seq2seq", b, &sf, &tf, st));
     const int32_t *src = sf->data, *tgt = tf->data;
     RD_TRY(rd_arena_get(a, (size_t)(b->n + 1) * sizeof *steps, &steps, st));
     for (int64_t i = 0; i < b->n; i++) {
@@ -314,10 +294,7 @@ static rd_code loss(void *self, rd_tape *t, const rd_batch *b, rd_loss_out *out,
     out->loss = rd_op_softmax_xent(t, &x, top, rd_tape_param(t, m->dec.W_out));
     RD_TRY(rd_tape_check(t, st));
     out->nll_sum = out->loss_sum;
-    out->n_targets = (double)N;
-    out->weight = m->c.average_across_timesteps ? (double)N : (double)b->n;
-    out->n_tokens_src = (double)(sf->off[b->n] - sf->off[0]);
-    out->n_tokens_tgt = (double)(tf->off[b->n] - tf->off[0]);
+    sequence_counts(b, sf, tf, N, m->c.average_across_timesteps, out);
     for (int64_t i = 0; i < N; i++) out->n_correct += argmax[i] == target[i];
     out->n_predicted = steps[0];
     RD_TRY(rd_arena_get(a, (size_t)(steps[0] + 1) * sizeof *shown, &shown, st));
@@ -333,10 +310,10 @@ static rd_code seq2seq_decode(void *self, rd_tape *t, const rd_batch *b, const r
     seq2seq *m = self;
     rd_arena *a = rd_tape_arena(t);
     const rd_field *sf = rd_batch_field(b, "source");
-    int64_t *same, *at, max_len;
-    int32_t *id;
+    int64_t *same, max_len;
     const int64_t *first, *len;
     rd_token_sets sets;
+    const rd_token_sets *among;
     if (b->n == 0) return RD_OK;
     if (!sf) return rd_fail(st, RD_EBUG, "model seq2seq got a batch without source");
     RD_TRY(rd_arena_get(a, (size_t)b->n * sizeof *same, &same, st));
@@ -344,12 +321,9 @@ static rd_code seq2seq_decode(void *self, rd_tape *t, const rd_batch *b, const r
     rd_var *memory = rd_encoder_apply(t, &m->enc, b->n, sf->data, sf->off, b->sample, 0, same,
                                       &first, &len, &max_len);
     RD_TRY(rd_tape_check(t, st));
-    if (c->shortlist) {
-        RD_TRY(rd_shortlist_sets(c->shortlist, b->n, sf->data, sf->off, a, &at, &id, st));
-        sets = (rd_token_sets){at, id};
-    }
+    RD_TRY(sequence_sets(c, b, sf, a, &sets, &among, st));
     RD_TRY(rd_decoder_search(t, &m->dec, m->ps, b->n, memory, first, len, max_len, &c->search,
-                             c->shortlist ? &sets : NULL, out, st));
+                             among, out, st));
 done:
     return st->code;
 }
@@ -371,7 +345,7 @@ static double flops(void *self, const rd_batch *b)
     const rd_field *sf, *tf;
     rd_status st = {0};
     double enc = (double)d->memory_kernel->n, dec = (double)d->W_out->n, total = 0.0;
-    if (b->n == 0 || fields(b, &sf, &tf, &st) != RD_OK) return 0.0;
+    if (b->n == 0 || sequence_fields("seq2seq", b, &sf, &tf, &st) != RD_OK) return 0.0;
     for (int l = 0; l < m->enc.n_layers; l++)
         enc += matrix_elements(&m->enc.fw[l]) + matrix_elements(&m->enc.bw[l]);
     for (int l = 0; l < d->n_layers; l++) dec += matrix_elements(&d->layer[l]);

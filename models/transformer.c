@@ -3,7 +3,7 @@
  *
  * One table of embeddings may serve source, target and output. Rows are packed sentence after
  * sentence, so no product computes padding. */
-#include "sequence_keys.h"
+#include "sequence_model.h"
 #include "rd/transformer_layers.h"
 #include <inttypes.h>
 #include <math.h>
@@ -124,11 +124,6 @@ typedef struct transformer {
     rd_params *ps;
 } transformer;
 
-static int64_t padded(const transformer_config *c, int64_t v)
-{
-    return c->pad_vocabs_to_eight ? (v + 7) / 8 * 8 : v;
-}
-
 /* Checks that the keys fit together, and decides what auto means. */
 static rd_code check(transformer_config *c, const rd_model_args *a, rd_status *st)
 {
@@ -171,7 +166,8 @@ static rd_code declare_tables(transformer *m, const rd_model_args *a, const rd_t
                               uint32_t *site, rd_status *st)
 {
     const transformer_config *c = &m->c;
-    const int64_t Vs = padded(c, a->data->src_vocab_size), Vt = padded(c, a->data->tgt_vocab_size);
+    const int64_t Vs = sequence_vocab(c->pad_vocabs_to_eight, a->data->src_vocab_size),
+                  Vt = sequence_vocab(c->pad_vocabs_to_eight, a->data->tgt_vocab_size);
     const bool all = c->tie_embeddings == TIE_ALL, target = c->tie_embeddings == TIE_TARGET;
     const double keep = 1.0 - c->dropout_embedding;
     rd_param *src, *tgt;
@@ -191,7 +187,7 @@ done:
 static rd_code declare_output(transformer *m, const rd_model_args *a, const rd_tf_config *tc,
                               rd_status *st)
 {
-    const int64_t V = padded(&m->c, a->data->tgt_vocab_size);
+    const int64_t V = sequence_vocab(m->c.pad_vocabs_to_eight, a->data->tgt_vocab_size);
     if (m->c.tie_embeddings == TIE_NONE)
         RD_TRY(rd_params_add(a->params, "output_kernel", 2, (int64_t[]){V, tc->d},
                              (rd_init){RD_INIT_GLOROT, 0, V, tc->d}, 0, &m->output, st));
@@ -237,16 +233,6 @@ done:
         *self = NULL;
     }
     return st->code;
-}
-
-static rd_code fields(const rd_batch *b, const rd_field **src, const rd_field **tgt, rd_status *st)
-{
-    *src = rd_batch_field(b, "source");
-    *tgt = rd_batch_field(b, "target");
-    return *src && *tgt ? RD_OK
-                        : rd_fail(st, RD_EBUG,
-                                  "model transformer got a batch without source and target; it "
-                                  "needs a dataset of sentence pairs");
 }
 
 /* The rows of a batch. The last token of a target is a label, not an input. */
@@ -303,15 +289,10 @@ static rd_code transformer_loss(void *self, rd_tape *t, const rd_batch *b, rd_lo
     const uint64_t epoch = (uint64_t)b->epoch;
     batch_rows r = {0};
     int32_t *argmax;
-    float *nothing;
     memset(out, 0, sizeof *out);
     RD_TRY(rd_tape_check(t, st));
-    if (b->n == 0) {
-        RD_TRY(rd_arena_zero(a, sizeof *nothing, &nothing, st));
-        out->loss = rd_tape_const(t, nothing, 1, 1);
-        return rd_tape_check(t, st);
-    }
-    RD_TRY(fields(b, &sf, &tf, st));
+    if (b->n == 0) return sequence_no_loss(t, out, st);
+    RD_TRY(sequence_fields("transformer", b, &sf, &tf, st));
     RD_TRY(list_rows(a, b, sf, tf, &r, st));
     const int64_t N = r.target.N;
     RD_TRY(rd_arena_get(a, (size_t)(N + 1) * sizeof *argmax, &argmax, st));
@@ -331,10 +312,7 @@ static rd_code transformer_loss(void *self, rd_tape *t, const rd_batch *b, rd_lo
     out->loss = rd_op_softmax_xent_bias(t, &e, x, rd_tape_param(t, m->output),
                                         rd_tape_param(t, m->output_bias));
     RD_TRY(rd_tape_check(t, st));
-    out->n_targets = (double)N;
-    out->weight = m->c.average_across_timesteps ? (double)N : (double)b->n;
-    out->n_tokens_src = (double)(sf->off[b->n] - sf->off[0]);
-    out->n_tokens_tgt = (double)(tf->off[b->n] - tf->off[0]);
+    sequence_counts(b, sf, tf, N, m->c.average_across_timesteps, out);
     for (int64_t i = 0; i < N; i++) out->n_correct += argmax[i] == r.label[i];
     out->n_predicted = r.target.len[0];
     out->predicted = argmax;
@@ -350,8 +328,7 @@ static rd_code transformer_decode(void *self, rd_tape *t, const rd_batch *b,
     const rd_field *sf = rd_batch_field(b, "source");
     rd_tf_rows source;
     rd_token_sets sets;
-    int64_t *at;
-    int32_t *id;
+    const rd_token_sets *among;
     if (b->n == 0) return RD_OK;
     if (!sf) return rd_fail(st, RD_EBUG, "model transformer got a batch without source");
     RD_TRY(side_rows(a, b, sf, 0, &source, st));
@@ -360,10 +337,7 @@ static rd_code transformer_decode(void *self, rd_tape *t, const rd_batch *b,
                                       (const int32_t *)sf->data + sf->off[0]);
     rd_var *memory = rd_tf_stack_apply(t, &m->encoder, &source, 0, x, NULL, NULL);
     RD_TRY(rd_tape_check(t, st));
-    if (c->shortlist) {
-        RD_TRY(rd_shortlist_sets(c->shortlist, b->n, sf->data, sf->off, a, &at, &id, st));
-        sets = (rd_token_sets){at, id};
-    }
+    RD_TRY(sequence_sets(c, b, sf, a, &sets, &among, st));
     const rd_tf_decoder d = {.stack = &m->decoder,
                              .embedding = &m->target,
                              .output = m->output,
@@ -372,7 +346,7 @@ static rd_code transformer_decode(void *self, rd_tape *t, const rd_batch *b,
                              .start = RD_SOS,
                              .end = RD_EOS,
                              .ps = m->ps};
-    RD_TRY(rd_tf_search(t, &d, memory, &source, &c->search, c->shortlist ? &sets : NULL, out, st));
+    RD_TRY(rd_tf_search(t, &d, memory, &source, &c->search, among, out, st));
 done:
     rd_backend_set_int8(rd_tape_backend(t), false);
     return st->code;
@@ -387,7 +361,7 @@ static double transformer_flops(void *self, const rd_batch *b)
     const rd_field *sf, *tf;
     rd_status st = {0};
     double none, of_memory, total = 0.0;
-    if (b->n == 0 || fields(b, &sf, &tf, &st) != RD_OK) return 0.0;
+    if (b->n == 0 || sequence_fields("transformer", b, &sf, &tf, &st) != RD_OK) return 0.0;
     const double enc = rd_tf_stack_elements(&m->encoder, &none),
                  dec = rd_tf_stack_elements(&m->decoder, &of_memory) +
                        (double)(m->n_classes * m->c.d_model),
