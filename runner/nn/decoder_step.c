@@ -5,7 +5,7 @@
  * position of its memory. Then it waits for the download of each row's best tokens. */
 #include "rd/nn.h"
 #include "rd/attention.h"
-#include "search_kernels.h"
+#include "search_found.h"
 #include <inttypes.h>
 #include <string.h>
 
@@ -32,10 +32,9 @@ typedef struct stepper {
     state before;               /* the state that the rows of this step continue */
     unsigned char *host_rows;   /* step_rows in host memory */
     unsigned char *kernel_rows; /* the copy that kernels read */
-    float *x, *y, *z, *tc, *m, *qp, *al, *logits;
-    int64_t block;        /* number of rows that the buffer of logits holds */
-    int32_t *found;       /* the buffer of the results that kernels write: id, logp, end_logp */
-    unsigned char *got;   /* the copy of that buffer in host memory */
+    float *x, *y, *z, *tc, *m, *qp, *al;
+    rd_search_found found;
+    const float *factor;  /* of W_out, in this step */
     bool started;         /* the first step is done */
     rd_short_output *few; /* logits of a shortlist; NULL: of all tokens */
 } stepper;
@@ -163,30 +162,12 @@ rd_code rd_search_kernels_check(const rd_backend *be, int64_t width, bool has_se
     return RD_OK;
 }
 
-/* Finds the best tokens of n rows. x: the factor of W_out. */
-static rd_code find_best(stepper *s, int64_t n, const float *x, const int64_t *sentence,
-                         const rd_search_best *out, rd_status *st)
+static rd_code decoder_step_logits(void *ctx, int64_t first, int64_t n, float *logits,
+                                   rd_status *st)
 {
-    if (s->few) return rd_short_output_best(s->few, n, x, sentence, out, st);
-    const rd_decoder *d = s->d;
-    const int64_t V = d->V;
-    const size_t each = (size_t)(n * out->n) * sizeof(float), ends = (size_t)n * sizeof(float);
-    rd_search_best found = *out; /* in the memory of kernels */
-    found.id = s->found;
-    found.logp = (float *)(void *)(found.id + n * out->n);
-    found.end_logp = found.logp + n * out->n;
-    for (int64_t i = 0; i < n; i += s->block) {
-        const int64_t rows = n - i < s->block ? n - i : s->block;
-        RD_TRY(rd_mul_rows(&s->cell[0], s->W_out, 0, s->W_out->rows, rows, x + i * s->W_out->rows,
-                           s->logits, false, st));
-        RD_TRY(s->on->best(s->at.be, &found, i, rows, V, d->temperature, s->logits, st));
-    }
-    RD_TRY(rd_backend_download(s->at.be, s->got, s->found, 2 * each + ends, st));
-    memcpy(out->id, s->got, each);
-    memcpy(out->logp, s->got + each, each);
-    memcpy(out->end_logp, s->got + 2 * each, ends);
-done:
-    return st->code;
+    stepper *s = ctx;
+    const int64_t X = s->W_out->rows;
+    return rd_mul_rows(&s->cell[0], s->W_out, 0, X, n, s->factor + first * X, logits, false, st);
 }
 
 static rd_code decoder_step(void *ctx, int64_t n, const int32_t *ids, const int64_t *parent,
@@ -222,7 +203,12 @@ static rd_code decoder_step(void *ctx, int64_t n, const int32_t *ids, const int6
             RD_TRY(rd_attention_step(&s->at, n, 0, cur, s->qp, s->al, s->now.ctx, NULL, 0, 0, st));
     }
     s->started = true;
-    RD_TRY(find_best(s, n, d->style == RD_DEC_WRAPPED ? s->now.ctx : cur, sentence, out, st));
+    s->factor = d->style == RD_DEC_WRAPPED ? s->now.ctx : cur;
+    if (s->few)
+        RD_TRY(rd_short_output_best(s->few, n, s->factor, sentence, out, st));
+    else
+        RD_TRY(rd_search_found_best(&s->found, n, d->V, d->temperature, decoder_step_logits, s, out,
+                                    st));
 done:
     return st->code;
 }
@@ -255,16 +241,9 @@ static rd_code decoder_step_allocate(stepper *s, rd_arena *a, rd_arena *dev, int
     RD_TRY(rd_arena_get(dev, (size_t)(most * h) * sizeof(float), &s->m, st));
     RD_TRY(rd_arena_get(dev, (size_t)(most * d->A) * sizeof(float), &s->qp, st));
     RD_TRY(rd_arena_get(dev, (size_t)(most * max_len) * sizeof(float), &s->al, st));
-    const int64_t fit = (int64_t)(s->on->logits_bytes / sizeof(float)) / d->V;
-    const size_t bytes = (size_t)(most * (2 * n_best + 1)) * sizeof(float);
-    s->block = most;
-    if (s->on->logits_bytes > 0 && s->block > fit) s->block = fit > 64 ? fit : 64;
     RD_TRY(rd_arena_get(a, (size_t)most * ROW_BYTES, &s->host_rows, st));
     RD_TRY(rd_arena_get(dev, (size_t)most * ROW_BYTES, &s->kernel_rows, st));
-    RD_TRY(rd_arena_get(dev, bytes, &s->found, st));
-    RD_TRY(rd_arena_get(a, bytes, &s->got, st));
-    if (!s->few)
-        RD_TRY(rd_arena_get(dev, (size_t)(s->block * d->V) * sizeof(float), &s->logits, st));
+    RD_TRY(rd_search_found_new(s->at.be, dev, a, most, n_best, d->V, !s->few, &s->found, st));
 done:
     return st->code;
 }

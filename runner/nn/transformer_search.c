@@ -9,7 +9,7 @@
  * A decoder with recurrent units has no such rows: a hypothesis has one state in each layer. A step
  * first copies the states of the parents. */
 #include "rd/transformer_layers.h"
-#include "search_kernels.h"
+#include "search_found.h"
 #include "transformer_blocks.h"
 #include "rd/cell.h"
 #include <inttypes.h>
@@ -19,7 +19,6 @@ enum { FIRST_TOKENS = 32 }; /* tokens of a hypothesis that the first array has r
 
 typedef struct tf_stepper {
     const rd_tf_decoder *d;
-    const rd_search_kernels *on; /* the functions of the backend */
     rd_tape *t;
     rd_backend *be;
     rd_arena *a, *dev; /* of the host, of the backend; on a CPU the same */
@@ -45,10 +44,8 @@ typedef struct tf_stepper {
     /* [most] of a step's rows */
     int64_t *first, *one, *position, *k_first, *k_len, *memory_first, *memory_len;
     int32_t *ids;
-    float *logits;
-    int64_t block;        /* number of rows that the buffer of logits holds */
-    int32_t *found;       /* results that kernels write: id, logp, end_logp */
-    unsigned char *got;   /* the copy of that buffer in host memory */
+    rd_search_found found;
+    const float *factor;  /* (n, d) of the output table, in this step */
     rd_short_output *few; /* logits of a shortlist; NULL: of all tokens */
 } tf_stepper;
 
@@ -158,28 +155,13 @@ done:
 
 /* ---- a step ---- */
 
-/* Finds the best tokens of n rows x (n, d). */
-static rd_code search_best(tf_stepper *s, int64_t n, const float *x, const int64_t *sentence,
-                           const rd_search_best *out, rd_status *st)
+static rd_code search_logits(void *ctx, int64_t first, int64_t n, float *logits, rd_status *st)
 {
-    if (s->few) return rd_short_output_best(s->few, n, x, sentence, out, st);
-    const int64_t V = s->d->n_classes, d = s->d->stack->c.d;
-    const size_t each = (size_t)(n * out->n) * sizeof(float), ends = (size_t)n * sizeof(float);
-    rd_search_best found = *out; /* in the memory of kernels */
-    found.id = s->found;
-    found.logp = (float *)(void *)(found.id + n * out->n);
-    found.end_logp = found.logp + n * out->n;
-    for (int64_t i = 0; i < n; i += s->block) {
-        const int64_t rows = n - i < s->block ? n - i : s->block;
-        RD_TRY(rd_param_mul_t(s->be, s->d->ps, s->output, 0, V, rows, x + i * d, s->logits, false,
-                              st));
-        if (s->output_bias) RD_TRY(rd_add_bias(s->be, rows, V, s->output_bias->v, s->logits, st));
-        RD_TRY(s->on->best(s->be, &found, i, rows, V, 1.0f, s->logits, st));
-    }
-    RD_TRY(rd_backend_download(s->be, s->got, s->found, 2 * each + ends, st));
-    memcpy(out->id, s->got, each);
-    memcpy(out->logp, s->got + each, each);
-    memcpy(out->end_logp, s->got + 2 * each, ends);
+    const tf_stepper *s = ctx;
+    const int64_t V = s->d->n_classes;
+    const float *x = s->factor + first * s->d->stack->c.d;
+    RD_TRY(rd_param_mul_t(s->be, s->d->ps, s->output, 0, V, n, x, logits, false, st));
+    if (s->output_bias) RD_TRY(rd_add_bias(s->be, n, V, s->output_bias->v, logits, st));
 done:
     return st->code;
 }
@@ -266,7 +248,12 @@ static rd_code tf_step(void *ctx, int64_t n, const int32_t *ids, const int64_t *
     rd_var *x = search_layers(s, n, base, &rows);
     RD_TRY(rd_tape_check(s->t, st));
     s->tokens = at + 1;
-    RD_TRY(search_best(s, n, x->v, sentence, out, st));
+    s->factor = x->v;
+    if (s->few)
+        RD_TRY(rd_short_output_best(s->few, n, s->factor, sentence, out, st));
+    else
+        RD_TRY(rd_search_found_best(&s->found, n, s->d->n_classes, 1.0f, search_logits, s, out,
+                                    st));
     /* The step's variables end here. A GPU runs its queue in order, so the memory may be used
      * again. */
     if (s->dev != s->a) rd_arena_rewind(s->dev, device);
@@ -307,9 +294,7 @@ done:
 static rd_code search_allocate(tf_stepper *s, int64_t most, int64_t longest, int64_t n_best,
                                rd_status *st)
 {
-    const int64_t V = s->d->n_classes, fit = (int64_t)(s->on->logits_bytes / sizeof(float)) / V;
-    const size_t bytes = (size_t)(most * (2 * n_best + 1)) * sizeof(float),
-                 each = (size_t)(most + 1) * sizeof(int64_t);
+    const size_t each = (size_t)(most + 1) * sizeof(int64_t);
     int64_t **const lists[] = {&s->first, &s->one,          &s->position,  &s->k_first,
                                &s->k_len, &s->memory_first, &s->memory_len};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
@@ -323,11 +308,8 @@ static rd_code search_allocate(tf_stepper *s, int64_t most, int64_t longest, int
         RD_TRY(search_allocate_states(s, most, st));
     else
         RD_TRY(search_allocate_keys(s, most, longest, st));
-    s->block = most;
-    if (s->on->logits_bytes > 0 && s->block > fit) s->block = fit > 64 ? fit : 64;
-    RD_TRY(rd_arena_get(s->dev, bytes, &s->found, st));
-    RD_TRY(rd_arena_get(s->a, bytes, &s->got, st));
-    if (!s->few) RD_TRY(rd_rows_get(s->dev, s->block, V, &s->logits, st));
+    RD_TRY(rd_search_found_new(s->be, s->dev, s->a, most, n_best, s->d->n_classes, !s->few,
+                               &s->found, st));
 done:
     return st->code;
 }
@@ -347,7 +329,6 @@ rd_code rd_tf_search(rd_tape *t, const rd_tf_decoder *d, rd_var *memory, const r
     s->a = rd_tape_arena(t);
     s->dev = rd_tape_device_arena(t);
     s->of = of;
-    s->on = rd_search_kernels_of(s->be);
     RD_TRY(rd_search_kernels_check(s->be, width, sets != NULL, st));
     /* The leaves of all parameters are made now, since a step's variables end with it. */
     for (int i = 0; i < rd_params_n(d->ps); i++) (void)rd_tape_param(t, rd_params_at(d->ps, i));

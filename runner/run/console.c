@@ -1,28 +1,11 @@
 /* console.c -- lines for the user: one per summary, and a live line on a terminal in between. */
 #include "console.h"
+#include "rd/clock.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
-
-char *console_duration(double seconds, char out[32])
-{
-    if (!isfinite(seconds) || seconds < 0) {
-        (void)snprintf(out, 32, "?");
-        return out;
-    }
-    const int64_t s = (int64_t)(seconds + 0.5);
-    if (s < 60)
-        (void)snprintf(out, 32, "%" PRId64 "s", s);
-    else if (s < 3600)
-        (void)snprintf(out, 32, "%" PRId64 "m %02" PRId64 "s", s / 60, s % 60);
-    else if (s < 86400)
-        (void)snprintf(out, 32, "%" PRId64 "h %02" PRId64 "m", s / 3600, s % 3600 / 60);
-    else
-        (void)snprintf(out, 32, "%" PRId64 "d %02" PRId64 "h", s / 86400, s % 86400 / 3600);
-    return out;
-}
 
 double console_real(double v)
 {
@@ -55,7 +38,7 @@ static void console_describe(const rd_run *r, const step_record *s, bool live, c
         describe_image(r, s, figures, sizeof figures);
     else
         describe_text(s, figures, sizeof figures);
-    (void)snprintf(eta, sizeof eta, "  eta %s", console_duration(s->eta_s, time));
+    (void)snprintf(eta, sizeof eta, "  eta %s", rd_duration_text(s->eta_s, time));
     (void)snprintf(out, n, "step %s  epoch %.2f%s%s%s", rd_commas((double)s->step, count),
                    (double)s->epoch + s->epoch_part, live ? eta : "", figures, live ? "" : eta);
 }

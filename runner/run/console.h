@@ -17,7 +17,4 @@ void console_sample(rd_run *r, const char *source, const char *target, const cha
 /* Returns a NaN without its sign, so that no "-nan" is printed; other numbers unchanged. */
 double console_real(double v);
 
-/* Formats a duration: 3700 -> "1h 02m". Returns out. */
-char *console_duration(double seconds, char out[32]);
-
 #endif

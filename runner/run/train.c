@@ -20,6 +20,7 @@
 #include "trace.h"
 #include "train_impl.h"
 #include "world.h"
+#include "rd/clock.h"
 #include "rd/checkpoint.h"
 #include "rd/file.h"
 
@@ -522,7 +523,7 @@ rd_code run_train(rd_run *r, rd_status *st)
     rd_info(r->log,
             "done: step %" PRId64
             " in %s, peak memory of rank 0 %.0f MB%s; look with: tensorboard --logdir %s",
-            r->progress.step, console_duration((double)(rd_now_ns() - begin_ns) * 1e-9, time),
+            r->progress.step, rd_duration_text((double)(rd_now_ns() - begin_ns) * 1e-9, time),
             run_peak_bytes() * 1e-6, memory, r->cli->logdir);
 done:
     if (r->trace && (st->code == RD_OK || r->agreed)) {

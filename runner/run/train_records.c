@@ -4,6 +4,7 @@
 #include "device.h"
 #include "recorder.h"
 #include "train_impl.h"
+#include "rd/clock.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -142,7 +143,7 @@ static void report_epoch(trainer *t, int64_t done_before)
                 "epoch %" PRId64 " done at step %" PRId64 ": %s sample%s, mean loss %.4f%s, %s",
                 done, r->progress.step, rd_commas(s->samples, count), RD_S(s->samples),
                 console_real(mean), more,
-                console_duration((double)(rd_now_ns() - t->epoch_ns) * 1e-9, time));
+                rd_duration_text((double)(rd_now_ns() - t->epoch_ns) * 1e-9, time));
         recorder_epoch(t->records, done - 1, mean, &k);
     } else {
         rd_info(r->log,

@@ -1,5 +1,6 @@
 /* runs_text.c -- texts for a terminal: its width, columns of characters, short values and times. */
 #include "runs_impl.h"
+#include "rd/clock.h"
 #include "rd/printable.h"
 
 #include <inttypes.h>
@@ -77,21 +78,12 @@ void runs_cut(rd_strbuf *b, const char *s, int width)
 
 char *runs_duration(double seconds, char out[32])
 {
-    if (!(seconds >= 0.0 && seconds < 1e12)) {
+    if (!(seconds >= 0.0 && seconds < 1e12))
         (void)snprintf(out, 32, "-");
-        return out;
-    }
-    const int64_t s = (int64_t)(seconds + 0.5);
-    if (seconds < 9.95)
+    else if (seconds < 9.95)
         (void)snprintf(out, 32, "%.1fs", seconds);
-    else if (s < 60)
-        (void)snprintf(out, 32, "%" PRId64 "s", s);
-    else if (s < 3600)
-        (void)snprintf(out, 32, "%" PRId64 "m %02" PRId64 "s", s / 60, s % 60);
-    else if (s < 86400)
-        (void)snprintf(out, 32, "%" PRId64 "h %02" PRId64 "m", s / 3600, s % 3600 / 60);
     else
-        (void)snprintf(out, 32, "%" PRId64 "d %02" PRId64 "h", s / 86400, s % 86400 / 3600);
+        return rd_duration_text(seconds, out);
     return out;
 }
 
