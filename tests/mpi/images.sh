@@ -4,6 +4,7 @@
 # The curve is the same if the statistics of norms are those of fixed groups. The rate is that of the schedule. Resumed
 # and killed runs end with the same bytes. Evaluations and classes are the same.
 # timeout: 600
+# beside
 . "$(dirname "$0")/../support/toy.sh"
 work=$(mktemp -d "${TMPDIR:-/tmp}/images.XXXXXX") || exit 2
 trap 'rm -rf "$work"' EXIT

@@ -4,6 +4,7 @@
 # It takes the weights by name, begins at step 0 with a new optimizer, and names its parent. tests/run runs the script
 # and sets PROG and MPIRUN.
 # timeout: 300
+# beside
 . "$(dirname "$0")/../support/toy.sh"
 work=$(mktemp -d "${TMPDIR:-/tmp}/init_from.XXXXXX") || exit 2
 trap 'rm -rf "$work"' EXIT

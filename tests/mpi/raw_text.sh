@@ -3,6 +3,7 @@
 # of ranks makes the same files and batches, and a log folder has all that is needed to translate.
 # needs: support/make_bpe support/npz_same
 # timeout: 300
+# beside
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
 bpe=${BUILD:-build/release}/tests/support/make_bpe

@@ -4,6 +4,7 @@
 # The checkpoints of trainings have the same bytes with and without sparse sums. tests/run runs it and sets BUILD, PROG
 # and MPIRUN.
 # timeout: 300
+# beside
 . "$(dirname "$0")/../support/toy.sh"
 rows=$PWD/${BUILD:-build/release}/tests/mpi/rows
 same=$PWD/${BUILD:-build/release}/tests/support/npz_same

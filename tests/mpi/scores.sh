@@ -5,6 +5,7 @@
 # Python has no module sacrebleu). train_eval keeps the best checkpoint by them. tests/run runs the script and sets
 # PROG, MPIRUN and RD_PYTHON.
 # timeout: 300
+# beside
 . "$(dirname "$0")/../support/toy.sh"
 work=$(mktemp -d "${TMPDIR:-/tmp}/scores.XXXXXX") || exit 2
 trap 'rm -rf "$work"' EXIT

@@ -4,6 +4,7 @@
 # The curve is the same. Every sample occurs once per epoch. Resumed runs end with the same bytes. Evaluations and
 # translations are the same. tests/run runs it and sets BUILD, PROG and MPIRUN.
 # timeout: 600
+# beside
 . "$(dirname "$0")/../support/toy.sh"
 same=$PWD/${BUILD:-build/release}/tests/support/npz_same
 work=$(mktemp -d "${TMPDIR:-/tmp}/train.XXXXXX") || exit 2

@@ -4,6 +4,7 @@
 #
 # tests/run runs the script and sets BUILD, PROG and MPIRUN.
 # timeout: 300
+# beside
 . "$(dirname "$0")/../support/toy.sh"
 same=$PWD/${BUILD:-build/release}/tests/support/npz_same
 work=$(mktemp -d "${TMPDIR:-/tmp}/transformer.XXXXXX") || exit 2
