@@ -16,7 +16,8 @@ typedef struct rd_search_found {
 } rd_search_found;
 
 /* Allocates the buffers for `most` rows with the n_best tokens of each: those of kernels from dev,
- * those of the host from host, which own them. with_logits: a buffer for logits of V tokens, too. */
+ * those of the host from host. The arenas own them. with_logits: also a buffer for logits of V
+ * tokens. */
 rd_code rd_search_found_new(rd_backend *be, rd_arena *dev, rd_arena *host, int64_t most,
                             int64_t n_best, int64_t V, bool with_logits, rd_search_found *out,
                             rd_status *st);

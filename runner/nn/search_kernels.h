@@ -1,5 +1,5 @@
 /* search_kernels.h -- the work of a decoding step between its products, as a table of functions for
- * each kind of backend. The table of a CPU is in decoder_step.c, that of a GPU in
+ * each kind of backend. The table of a CPU is in search_kernels.c, that of a GPU in
  * search_kernels.cu. All arrays are in the memory of the backend. */
 #ifndef RD_SEARCH_KERNELS_H
 #define RD_SEARCH_KERNELS_H
