@@ -18,7 +18,8 @@
 /* Returns n, or with pad the next multiple of 8. */
 int64_t sequence_vocab(bool pad, int64_t n);
 
-/* Finds the fields "source" and "target" of a batch; without one of them RD_EBUG names the model. */
+/* Finds the fields "source" and "target" of a batch. Without one of them: RD_EBUG, which names the
+ * model. */
 rd_code sequence_fields(const char *model, const rd_batch *b, const rd_field **src,
                         const rd_field **tgt, rd_status *st);
 

@@ -8,8 +8,8 @@ RD_C_BEGIN
 int64_t rd_now_ns(void);
 /* Returns the seconds since 1970, with their fraction. */
 double rd_wall_s(void);
-/* Writes a duration as "59s", "3m 05s", "2h 10m" or "4d 01h", and returns out. Not finite or negative:
- * "?". */
+/* Writes a duration as "59s", "3m 05s", "2h 10m" or "4d 01h", and returns out. Not finite or
+ * negative: "?". */
 char *rd_duration_text(double seconds, char out[32]);
 RD_C_END
 #endif
