@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NAP_MS = 100, LEAVE_MS = 3000 };
+enum { NAP_MS = 100, FENCE_MS = 1000, OTHERS_MS = 2000, LEAVE_MS = 3000 };
 
 typedef struct end_limit {
     pthread_t thread;
@@ -26,31 +26,63 @@ typedef struct end_limit {
     char host[64];
 } end_limit;
 
+static void nap(long ms)
+{
+    const struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+    (void)nanosleep(&t, NULL);
+}
+
+/* Returns a function of the PMIx library that MPI has loaded, or NULL. */
+static void *pmix_function(const char *name)
+{
+    void *f = dlsym(RTLD_DEFAULT, name);
+    void *library = f ? NULL : dlopen("libpmix.so.2", RTLD_LAZY | RTLD_NOLOAD);
+    return library ? dlsym(library, name) : f;
+}
+
+static void fence_ended(int status, void *arg)
+{
+    (void)status;
+    atomic_store((atomic_int *)arg, 1);
+}
+
+/* Joins the fence of MPI_Finalize for a rank that does not reach it. The other ranks wait there. If
+ * a rank left the launcher while its fence is open, mpirun could hang (Open MPI 4.1.4, PMIx 4.2.2). */
+static void join_fence(void)
+{
+    static atomic_int ended;
+    int (*fence)(const void *, size_t, const void *, size_t, void (*)(int, void *), void *);
+    void *f = pmix_function("PMIx_Fence_nb");
+    memcpy(&fence, &f, sizeof f);
+    if (!f || fence(NULL, 0, NULL, 0, fence_ended, &ended) != 0) return;
+    for (int ms = 0; ms < FENCE_MS && !atomic_load(&ended); ms += NAP_MS) nap(NAP_MS);
+}
+
+/* Returns true while MPI runs and MPI_Finalize has not begun. */
+static bool finalize_is_ahead(void)
+{
+    int running = 0, done = 0;
+    MPI_Initialized(&running);
+    MPI_Finalized(&done);
+    return running && !done;
+}
+
 /* Tells the launcher that this process ends as it should. mpirun otherwise reports a process that
  * ends before MPI_Finalize, with code 1 in place of 0. */
 static void *leave_launcher(void *arg)
 {
     atomic_int *left = arg;
+    const bool ahead = finalize_is_ahead();
     int (*finalize)(const void *, size_t);
-    int running = 0, done = 0;
-    void *f = dlsym(RTLD_DEFAULT, "PMIx_Finalize");
-    void *library = f ? NULL : dlopen("libpmix.so.2", RTLD_LAZY | RTLD_NOLOAD);
-    if (library) f = dlsym(library, "PMIx_Finalize");
+    void *f = pmix_function("PMIx_Finalize");
     memcpy(&finalize, &f, sizeof f);
-    MPI_Initialized(&running);
-    MPI_Finalized(&done);
+    if (ahead) join_fence();
     if (f)
         (void)finalize(NULL, 0);
-    else if (running && !done)
+    else if (ahead)
         MPI_Abort(MPI_COMM_WORLD, 0); /* it ends the process with this code */
     atomic_store(left, 1);
     return NULL;
-}
-
-static void nap(long ms)
-{
-    const struct timespec t = {ms / 1000, ms % 1000 * 1000000};
-    (void)nanosleep(&t, NULL);
 }
 
 /* The thread that ends the process, and the exit code: for park_thread, which has no argument. */
@@ -110,7 +142,10 @@ static void *limit_thread(void *arg)
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
         (void)pthread_cond_timedwait(&e->ended, &e->lock, &until);
-        if (!e->end && (double)++naps * NAP_MS >= e->limit_s * 1000.0) end_process(e);
+        if (e->end) break;
+        /* A rank inside MPI_Finalize gives the others time to join its fence. */
+        const double extra_ms = finalize_is_ahead() ? 0.0 : OTHERS_MS;
+        if ((double)++naps * NAP_MS >= e->limit_s * 1000.0 + extra_ms) end_process(e);
     }
     (void)pthread_mutex_unlock(&e->lock);
     return NULL;

@@ -20,6 +20,7 @@ esac
 cat > hang.c << 'END'
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -51,6 +52,7 @@ int MPI_Finalize(void)
     }
     hang("before");
     int rc = PMPI_Finalize();
+    dprintf(2, "ended MPI: rank %s\n", rank);
     hang("after");
     return rc;
 }
@@ -95,6 +97,7 @@ text="MPI_Finalize has not returned for 2 s, more than stall_abort_s allows; .* 
 expect "no hang" 0 "^0 lines" job 2 none before --logdir=a --max_steps=5
 expect "rank 1 does not begin to end MPI" 0 "^$any$text 0" job 2 1 before --logdir=b --max_steps=5
 expect "it is one line" 0 "^1 lines" tail -n 1 <(job 2 1 before --logdir=b --max_steps=6)
+expect "rank 0 ends MPI as usual" 0 "^ended MPI: rank 0" cat said
 expect "what was trained is saved" 0 "model-6.npz" cat b/checkpoint
 if [ "${CASES:-}" = all ]; then
     expect "all ranks hang" 0 "^$any$text 0" job 3 all before --logdir=c --max_steps=5
