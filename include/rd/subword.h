@@ -48,6 +48,20 @@ rd_code rd_subword_available(const char *kind, rd_status *st);
 rd_code rd_subword_open(const char *kind, const char *path, rd_subword **out, rd_status *st);
 void rd_subword_free(rd_subword *s); /* NULL is fine */
 
+/* Limits of bpe, as subword-nmt has them. Borrowed for the call; n 0: none. */
+typedef struct rd_subword_limits {
+    /* Lines "piece count". A piece that no line has is split into the two that it was merged from,
+     * and so on (--vocabulary). */
+    const char *pieces;
+    size_t n_pieces; /* bytes */
+    /* Lines with a regular expression each. Text that one matches is not split (--glossaries). */
+    const char *glossaries;
+    size_t n_glossaries; /* bytes */
+} rd_subword_limits;
+/* Limits the pieces of a model, before its first scratch is made. Other schemes than bpe:
+ * RD_EUSAGE. */
+rd_code rd_subword_limit(rd_subword *s, const rd_subword_limits *l, rd_status *st);
+
 /* Lines of text to train from. */
 typedef struct rd_subword_lines {
     void *ctx; /* borrowed; the first argument of next */

@@ -150,11 +150,15 @@ typedef struct rd_text_rules {
     int64_t subword_size;
     bool shared_vocab;
     int64_t word_min_count, num_words; /* num_words 0: all */
+    int64_t threshold;                 /* least count of a piece of bpe on its side; 0: no limit */
+    const char *glossaries;            /* file of patterns for bpe; NULL: none */
 } rd_text_rules;
 
 /* A subword model and two vocabularies. A struct of zeros is empty. */
 typedef struct rd_text_kit {
     rd_subword *subword; /* owned; NULL: single blanks separate the words */
+    /* Owned: the same with the pieces that each side may use; NULL: there is no such limit. */
+    rd_subword *limited[2];
     rd_vocab *vocab[2];  /* owned; source, target */
     const char *file[2]; /* names of their files in LOGDIR/text; NULL: they are given */
     /* From the log folder: the hashes (rd_side_head.hash) of the text that it was made of. */
@@ -186,14 +190,18 @@ typedef struct rd_text_kit_args {
  * it: then RD_EUSAGE. A file with another hash is RD_EDATA. */
 rd_code rd_text_kit_open(const rd_text_kit_args *a, rd_text_kit *out, rd_status *st);
 void rd_text_kit_release(rd_text_kit *k);
+/* Returns what segments the lines of a side. Borrowed. NULL: single blanks separate the words. */
+const rd_subword *rd_text_kit_subword(const rd_text_kit *k, int side);
+/* Returns a hash of all that segmenting depends on; 0: there is no scheme. */
+uint64_t rd_text_kit_subword_hash(const rd_text_kit *k);
 
 /* Fails, since the sides of a text have different numbers of lines. side [2]: tells how many lines
  * each file has; NULL: not known. */
 rd_code rd_text_counts_differ(const rd_text_files *files, const rd_side *side,
                               const int64_t lines[2], rd_status *st);
 
-/* Opens a subword model by itself: rank 0 reads it, all ranks get it. Collective. */
-rd_code rd_text_subword_open(rd_comm *comm, const char *scheme, const char *path, rd_subword **out,
-                             rd_status *st);
+/* Opens a subword model for given vocabularies, which k has: rank 0 reads it, all ranks get it.
+ * With a threshold a side may use the words of its vocabulary alone. Collective. */
+rd_code rd_text_subword_open(rd_comm *comm, const rd_text_rules *r, rd_text_kit *k, rd_status *st);
 
 #endif

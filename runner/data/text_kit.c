@@ -6,6 +6,7 @@
  *   vocab.txt         the vocabulary of both sides, or
  *   vocab.source.txt  and vocab.target.txt
  *   subword.model     the model, if the scheme has one
+ *   subword.source.pieces, subword.target.pieces, subword.glossaries: its limits, if it has some
  * Only rank 0 reads and writes them, so only its host needs the folder. */
 #include "text_impl.h"
 #include "rd/checkpoint.h"
@@ -19,10 +20,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { KIT_FORMAT = 1, MODEL = 0, SOURCE = 1, TARGET = 2, N_PARTS = 3, PATH_BYTES = 4300 };
+enum { KIT_FORMAT = 1, PATH_BYTES = 4300 };
+/* The parts; PIECES is that of the source, and that of the target follows. */
+enum { MODEL, SOURCE, TARGET, PIECES, GLOSSARIES = PIECES + 2, N_PARTS };
 
-static const char *const part_file[N_PARTS] = {"subword.model", "vocab.source.txt",
-                                               "vocab.target.txt"};
+static const char *const part_file[N_PARTS] = {"subword.model",         "vocab.source.txt",
+                                               "vocab.target.txt",      "subword.source.pieces",
+                                               "subword.target.pieces", "subword.glossaries"};
 static const char shared_file[] = "vocab.txt";
 static const char *const side_word[2] = {"source", "target"};
 
@@ -64,17 +68,20 @@ static uint64_t kit_hash(const rd_strbuf *b)
 static json_t *rules_json(const rd_text_rules *r)
 {
     const bool trained = !r->subword_model && rd_subword_needs_model(r->subword);
-    return json_pack("{s:s, s:s?, s:o, s:b, s:I, s:I}", "subword", r->subword, "subword_model",
-                     r->subword_model, "subword_size",
+    return json_pack("{s:s, s:s?, s:o, s:b, s:I, s:I, s:o, s:s?}", "subword", r->subword,
+                     "subword_model", r->subword_model, "subword_size",
                      trained ? json_integer((json_int_t)r->subword_size) : json_null(),
                      "shared_vocab", (int)r->shared_vocab, "word_min_count",
-                     (json_int_t)r->word_min_count, "num_words", (json_int_t)r->num_words);
+                     (json_int_t)r->word_min_count, "num_words", (json_int_t)r->num_words,
+                     "bpe_vocab_threshold",
+                     r->threshold > 0 ? json_integer((json_int_t)r->threshold) : json_null(),
+                     "bpe_glossaries", r->glossaries);
 }
 
 static const char *part_name(const json_t *rules, int part)
 {
     const bool shared = json_is_true(json_object_get(rules, "shared_vocab"));
-    return shared && part != MODEL ? shared_file : part_file[part];
+    return shared && (part == SOURCE || part == TARGET) ? shared_file : part_file[part];
 }
 
 /* Names the first rule that differs, as "subword_size 8000 -> 4000". Returns false if none does. */
@@ -86,6 +93,7 @@ static bool rules_differ(const json_t *was, const json_t *now, char out[160])
     {
         const json_t *w = json_object_get(was, key);
         if (json_equal((json_t *)(uintptr_t)w, (json_t *)(uintptr_t)v)) continue;
+        if (!w && json_is_null(v)) continue; /* of a version before this rule */
         char *a = w ? json_dumps(w, JSON_ENCODE_ANY) : NULL, *b = json_dumps(v, JSON_ENCODE_ANY);
         (void)snprintf(out, 160, "%s %.50s -> %.50s", key, a ? a : "none", b ? b : "none");
         free(a);
@@ -147,7 +155,7 @@ static rd_code store_load(const char *dir, const json_t *o, kit_bytes *b, rd_sta
         size_t n = 0;
         const char *file = part_name(rules, i),
                    *was = json_string_value(json_object_get(files, file));
-        if (!was && i == MODEL) continue; /* the scheme has no model */
+        if (!was && i != SOURCE && i != TARGET) continue; /* the scheme has none */
         kit_path(dir, file, path);
         RD_TRY(rd_file_read(path, RD_EDATA, &p, &n, st));
         rd_strbuf_add(&b->part[i], p, n);
@@ -178,8 +186,9 @@ static rd_code store_file(const char *dir, const char *file, const rd_strbuf *b,
  * truth. */
 static rd_code store_begin(const char *dir, rd_status *st)
 {
-    const char *const old[] = {"text.json", part_file[MODEL], part_file[SOURCE], part_file[TARGET],
-                               shared_file};
+    const char *const old[] = {"text.json",           part_file[MODEL],  part_file[SOURCE],
+                               part_file[TARGET],     part_file[PIECES], part_file[PIECES + 1],
+                               part_file[GLOSSARIES], shared_file};
     char path[PATH_BYTES];
     kit_path(dir, "", path);
     RD_TRY(rd_mkdirs(path, st));
@@ -199,7 +208,7 @@ static rd_code store_write(const char *dir, const kit_bytes *b, json_t *rules_st
     json_t *hashes = json_object();
     for (int s = 0; s < 2; s++) kit_hex(b->text_hash[s], hex[s]);
     for (int i = 0; i < N_PARTS && st->code == RD_OK; i++) {
-        if (i == MODEL && b->part[i].n == 0) continue;
+        if (i != SOURCE && i != TARGET && b->part[i].n == 0) continue;
         if (i == TARGET && part_name(rules_stolen, i) == shared_file) continue;
         (void)store_file(dir, part_name(rules_stolen, i), &b->part[i], hashes, st);
     }
@@ -379,8 +388,8 @@ done:
     return st->code;
 }
 
-/* Opens a model from its bytes. */
-static rd_code open_bytes(const char *scheme, const rd_strbuf *b, rd_subword **out, rd_status *st)
+/* Opens a model from its bytes, without limits. */
+static rd_code open_plain(const char *scheme, const rd_strbuf *b, rd_subword **out, rd_status *st)
 {
     char path[64];
     if (b->n == 0) return rd_subword_open(scheme, NULL, out, st);
@@ -400,6 +409,20 @@ static rd_code open_bytes(const char *scheme, const rd_strbuf *b, rd_subword **o
     (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     if (st->code == RD_OK) (void)rd_subword_open(scheme, path, out, st);
     (void)close(fd);
+    return st->code;
+}
+
+/* Opens the model of a side; -1: that of both, without a list of pieces. */
+static rd_code open_model(const kit_bytes *b, int side, rd_subword **out, rd_status *st)
+{
+    const rd_strbuf *pieces = side >= 0 ? &b->part[PIECES + side] : NULL,
+                    *gloss = &b->part[GLOSSARIES];
+    const rd_subword_limits l = {pieces ? pieces->s : NULL, pieces ? pieces->n : 0, gloss->s,
+                                 gloss->n};
+    RD_TRY(open_plain(b->scheme, &b->part[MODEL], out, st));
+    if ((l.n_pieces > 0 || l.n_glossaries > 0) && rd_subword_limit(*out, &l, st) != RD_OK)
+        rd_status_prefix(st, "limits of subwords");
+done:
     return st->code;
 }
 
@@ -466,14 +489,49 @@ done:
     return st->code;
 }
 
+/* Lists the pieces of each side that occur often enough, as "piece count". */
+static rd_code count_pieces(const rd_text_kit_args *a, kit_bytes *b, rd_status *st)
+{
+    rd_subword *sub = NULL;
+    rd_word_counts *c = NULL;
+    RD_TRY(open_model(b, -1, &sub, st));
+    for (int s = 0; s < 2; s++) {
+        rd_strbuf *out = &b->part[PIECES + s];
+        rd_counted n;
+        RD_TRY(rd_word_counts_new(&c, st));
+        RD_TRY(count_side(a, s, sub, c, st));
+        RD_TRY(rd_word_counts_write(c, a->rules.threshold, 0, out, &n, st));
+        rd_word_counts_free(c);
+        c = NULL;
+        if (n.words == 0)
+            RD_TRY(rd_fail(st, RD_EDATA,
+                           "no piece of the %s occurs %" PRId64 " times; lower bpe_vocab_threshold",
+                           side_word[s], a->rules.threshold));
+        for (size_t i = 0; i < out->n; i++)
+            if (out->s[i] == '\t') out->s[i] = ' ';
+        if (a->log)
+            rd_info(a->log,
+                    "pieces of the %s: %" PRId64 " of %" PRId64 " occur %" PRId64
+                    " times or more, the others are split",
+                    side_word[s], n.words, n.distinct, a->rules.threshold);
+    }
+done:
+    rd_word_counts_free(c);
+    rd_subword_free(sub);
+    return st->code;
+}
+
 /* Counts words and writes the vocabularies. A shared one adds the counts of both sides first. */
-static rd_code count_words(const rd_text_kit_args *a, const rd_subword *sub, kit_bytes *b,
-                           rd_status *st)
+static rd_code count_words(const rd_text_kit_args *a, kit_bytes *b, rd_status *st)
 {
     rd_word_counts *c = NULL;
+    rd_subword *sub = NULL;
     RD_TRY(rd_word_counts_new(&c, st));
     for (int s = 0; s < 2; s++) {
+        RD_TRY(open_model(b, s, &sub, st));
         RD_TRY(count_side(a, s, sub, c, st));
+        rd_subword_free(sub);
+        sub = NULL;
         if (a->rules.shared_vocab) continue;
         RD_TRY(write_counted(a, c, side_word[s], &b->part[SOURCE + s], st));
         rd_word_counts_free(c);
@@ -486,6 +544,7 @@ static rd_code count_words(const rd_text_kit_args *a, const rd_subword *sub, kit
     if (b->part[TARGET].failed) (void)kit_no_memory(st);
 done:
     rd_word_counts_free(c);
+    rd_subword_free(sub);
     return st->code;
 }
 
@@ -494,7 +553,6 @@ done:
 static rd_code kit_make(const rd_text_kit_args *a, kit_bytes *b, rd_status *st)
 {
     const rd_text_rules *r = &a->rules;
-    rd_subword *sub = NULL;
     kit_scan scan;
     RD_TRY(rd_subword_available(r->subword, st));
     if (a->saves) RD_TRY(store_begin(a->logdir, st));
@@ -509,15 +567,19 @@ static rd_code kit_make(const rd_text_kit_args *a, kit_bytes *b, rd_status *st)
     } else if (rd_subword_needs_model(r->subword)) {
         RD_TRY(train_model(a, &scan, b, st));
     }
-    RD_TRY(open_bytes(b->scheme, &b->part[MODEL], &sub, st));
-    RD_TRY(count_words(a, sub, b, st));
+    if (r->glossaries) {
+        if (take_file(r->glossaries, &b->part[GLOSSARIES], st) != RD_OK)
+            rd_status_prefix(st, "bpe_glossaries");
+        RD_TRY(st->code);
+    }
+    if (r->threshold > 0) RD_TRY(count_pieces(a, b, st));
+    RD_TRY(count_words(a, b, st));
     if (!a->saves) goto done;
     RD_TRY(store_write(a->logdir, b, rules_json(r), false, st));
     if (a->log)
         rd_info(a->log, "vocabular%s%s kept in %s/text", r->shared_vocab ? "y" : "ies",
                 b->part[MODEL].n > 0 ? " and subword model" : "", a->logdir);
 done:
-    rd_subword_free(sub);
     return st->code;
 }
 
@@ -697,10 +759,13 @@ rd_code rd_text_kit_open(const rd_text_kit_args *a, rd_text_kit *out, rd_status 
     if (rd_rank_of(a->comm) == 0) (void)kit_root(a, &b, st);
     RD_TRY(rd_agree(a->comm, st));
     RD_TRY(kit_spread(a->comm, &b, st));
-    if (open_bytes(b.scheme, &b.part[MODEL], &out->subword, st) == RD_OK)
-        for (int s = 0; s < 2 && st->code == RD_OK; s++)
+    const bool limited = b.part[PIECES].n > 0 || b.part[PIECES + 1].n > 0;
+    if (open_model(&b, -1, &out->subword, st) == RD_OK)
+        for (int s = 0; s < 2 && st->code == RD_OK; s++) {
+            if (limited) RD_TRY(open_model(&b, s, &out->limited[s], st));
             (void)rd_vocab_new_mem(part_file[SOURCE + s], rd_strbuf_str(&b.part[SOURCE + s]),
                                    b.part[SOURCE + s].n, false, &out->vocab[s], st);
+        }
     RD_TRY(rd_agree(a->comm, st));
     memcpy(out->text_hash, b.text_hash, sizeof out->text_hash);
     out->kept = b.kept;
@@ -711,30 +776,61 @@ done:
     return st->code;
 }
 
-rd_code rd_text_subword_open(rd_comm *comm, const char *scheme, const char *path, rd_subword **out,
-                             rd_status *st)
+/* Appends the words of a vocabulary as a list of pieces. */
+static rd_code vocab_pieces(const rd_vocab *v, rd_strbuf *out, rd_status *st)
+{
+    for (int32_t id = RD_N_SPECIAL; id < rd_vocab_size(v); id++) {
+        size_t n;
+        const char *w = rd_vocab_word(v, id, &n);
+        rd_strbuf_add(out, w, n);
+        rd_strbuf_puts(out, " 1\n");
+    }
+    return out->failed ? kit_no_memory(st) : RD_OK;
+}
+
+rd_code rd_text_subword_open(rd_comm *comm, const rd_text_rules *r, rd_text_kit *k, rd_status *st)
 {
     kit_bytes b = {0};
-    *out = NULL;
     if (rd_rank_of(comm) == 0) {
-        (void)snprintf(b.scheme, sizeof b.scheme, "%s", scheme);
-        if (rd_subword_available(scheme, st) == RD_OK && path) {
-            if (model_bytes(scheme, path, &b.part[MODEL], st) != RD_OK)
-                rd_status_prefix(st, "subword_model");
-        }
+        (void)snprintf(b.scheme, sizeof b.scheme, "%s", r->subword);
+        if (rd_subword_available(r->subword, st) == RD_OK && r->subword_model &&
+            model_bytes(r->subword, r->subword_model, &b.part[MODEL], st) != RD_OK)
+            rd_status_prefix(st, "subword_model");
+        if (st->code == RD_OK && r->glossaries &&
+            take_file(r->glossaries, &b.part[GLOSSARIES], st) != RD_OK)
+            rd_status_prefix(st, "bpe_glossaries");
     }
     RD_TRY(rd_agree(comm, st));
     RD_TRY(kit_spread(comm, &b, st));
-    (void)open_bytes(b.scheme, &b.part[MODEL], out, st);
+    (void)open_model(&b, -1, &k->subword, st);
+    for (int s = 0; s < 2 && r->threshold > 0 && st->code == RD_OK; s++)
+        if (vocab_pieces(k->vocab[s], &b.part[PIECES + s], st) == RD_OK)
+            (void)open_model(&b, s, &k->limited[s], st);
     RD_TRY(rd_agree(comm, st));
 done:
     kit_bytes_release(&b);
     return st->code;
 }
 
+const rd_subword *rd_text_kit_subword(const rd_text_kit *k, int side)
+{
+    return k->limited[side] ? k->limited[side] : k->subword;
+}
+
+uint64_t rd_text_kit_subword_hash(const rd_text_kit *k)
+{
+    if (!k->subword) return 0;
+    const uint64_t h = rd_subword_hash(k->subword);
+    if (!k->limited[0] || !k->limited[1]) return h;
+    return rd_hash_numbers(h, rd_subword_hash(k->limited[0]), rd_subword_hash(k->limited[1]), 0);
+}
+
 void rd_text_kit_release(rd_text_kit *k)
 {
     rd_subword_free(k->subword);
-    for (int s = 0; s < 2; s++) rd_vocab_free(k->vocab[s]);
+    for (int s = 0; s < 2; s++) {
+        rd_subword_free(k->limited[s]);
+        rd_vocab_free(k->vocab[s]);
+    }
     *k = (rd_text_kit){0};
 }

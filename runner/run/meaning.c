@@ -84,6 +84,7 @@ static const char *const of_training[] = {"affine_center_offset",
                                           "augmentation",
                                           "batch_norm_momentum",
                                           "batch_norm_samples",
+                                          "bpe_vocab_threshold",
                                           "bucket_src",
                                           "bucket_tgt",
                                           "crop_pad",
@@ -119,8 +120,9 @@ static const char *const of_training[] = {"affine_center_offset",
                                           NULL};
 
 /* Locations of data, whose contents are compared otherwise. */
-static const char *const locations[] = {"data_dir",     "src_vocab_file", "subword_model",
-                                        "synsets_file", "tgt_vocab_file", NULL};
+static const char *const locations[] = {
+    "bpe_glossaries", "data_dir", "src_vocab_file", "subword_model", "synsets_file",
+    "tgt_vocab_file", NULL};
 
 static bool among(const char *const *list, const char *key)
 {

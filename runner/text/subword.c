@@ -101,6 +101,15 @@ void rd_subword_free(rd_subword *s)
     free(s);
 }
 
+rd_code rd_subword_limit(rd_subword *s, const rd_subword_limits *l, rd_status *st)
+{
+    if (!s->def->limit || !s->self)
+        return rd_fail(st, RD_EUSAGE,
+                       "subword '%s' has no limits of pieces and no glossaries; use bpe",
+                       s->def->name);
+    return s->def->limit(s->self, l, st);
+}
+
 rd_code rd_subword_train_to(const char *kind, const rd_subword_lines *lines,
                             const rd_subword_training *training, rd_strbuf *model, rd_status *st)
 {

@@ -14,6 +14,8 @@ typedef struct rd_subword_def {
     /* Opens the file and stores the model in *self. path is NULL only if needs_model is false. */
     rd_code (*open)(const char *path, void **self, rd_status *st);
     void (*close)(void *self);
+    /* Limits the pieces of a model that is not in use yet. */
+    rd_code (*limit)(void *self, const rd_subword_limits *l, rd_status *st);
     /* Appends the bytes of the model's file; the caller checks model->failed. */
     rd_code (*train)(const rd_subword_lines *lines, const rd_subword_training *t, rd_strbuf *model,
                      rd_status *st);

@@ -88,6 +88,40 @@ expect "and seven more" 0 "vocabularies of part/text, made of this text" run 1 2
 expect "are the same weights" 0 "" "$same" np1/model-12.npz part/model-12.npz
 }
 
+# ---- limits of pieces, as in subword-nmt ----
+printf '%s\n' 'new(?:est)?' > patterns
+limits='--set bpe_vocab_threshold=60 --set bpe_glossaries=patterns'
+# shellcheck disable=SC2086
+{
+expect "limits of pieces" 0 "pieces of the source: [0-9]* of [0-9]* occur 60 times or more" run 1 24 limits1 $sub $limits
+expect "limits of pieces, two ranks" 0 "" run 2 12 limits2 $sub $limits
+expect "the same files" 0 "" diff -r limits1/text limits2/text
+expect "and losses" 0 "" close_curves loss 1e-5 12 limits1 limits2
+expect "the codes are the same ones" 0 "" cmp codes limits1/text/subword.model
+expect "pieces that occur often are listed" 0 "" sh -c '[ -s $0 ] && awk "\$2 < 60 { exit 1 }" $0' limits1/text/subword.source.pieces
+expect "a rare piece is split" 0 "" awk '
+    FNR == NR { piece[$1]; next }
+    { p = $1; sub(/@@$/, "", p); if (length(p) > 1 && p !~ /^new(est)?$|^[^ -~]+$/ && !($1 in piece) && !(p in piece)) exit 1 }' \
+    limits1/text/subword.source.pieces limits1/text/vocab.source.txt
+expect "without limits it is not" 1 "" awk '
+    FNR == NR { piece[$1]; next }
+    { p = $1; sub(/@@$/, "", p); if (length(p) > 1 && p !~ /^new(est)?$|^[^ -~]+$/ && !($1 in piece) && !(p in piece)) exit 1 }' \
+    limits1/text/subword.source.pieces np1/text/vocab.source.txt
+expect "a glossary is one word" 0 "" grep -q '^newest[@.]*	' limits1/text/vocab.source.txt
+rm patterns
+for np in 1 2; do
+    expect "np $np translates with limits" 0 "24 lines" ranks $np "$PROG" --config_file=raw.json --logdir=limits1 --mode=infer \
+        --input=data/dev.src --inference_out=limits.$np
+done
+expect "and says the same" 0 "" cmp limits.1 limits.2
+expect "no marks of subwords are left there" 1 "" grep -q '@@' limits.1
+expect "limits of another scheme" 2 "'bpe_vocab_threshold' works with subword bpe, not byte_bpe" \
+    run 1 24 none --set bpe_vocab_threshold=2
+printf 'a(b\n' > patterns
+expect "a broken pattern" 2 "the glossary 'a(b' is no regular expression" run 1 24 none $sub $limits
+expect "no file of patterns" 5 "bpe_glossaries.*no-file" run 1 24 none $sub --set bpe_glossaries=no-file
+}
+
 # ---- the log folder has all that is needed ----
 mkdir away && mv data/train.* away
 for np in 1 2; do

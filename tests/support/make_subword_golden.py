@@ -4,8 +4,10 @@
     python3 tests/support/make_subword_golden.py
 
 odd.txt has what texts hold apart from plain words: other spaces, marks of subwords, emoji, combining characters,
-control characters. odd.codes and odd.pieces are subword-nmt's, learned from that text and applied to it. points.txt has
-characters at random, of those that Unicode 14 has.
+control characters. odd.codes and odd.pieces are subword-nmt's, learned from that text and applied to it. odd.vocab has
+the pieces that occur three times or more, with their counts, and odd.glossaries has patterns; odd.limited has the pieces
+with that vocabulary (--vocabulary, --vocabulary-threshold 3), odd.glossed with the patterns (--glossaries), odd.both with
+both. points.txt has characters at random, of those that Unicode 14 has.
 
 The tokenizers are trained by Hugging Face's tokenizers from odd.txt. bytes.json is GPT-2's form, with vocab.json and
 merges.txt beside it. llama.json has a pattern of its own, ignore_merges, and added tokens. NAME.ids has the ids of
@@ -19,6 +21,7 @@ has two best results. NAME.joined has each line after encoding and decoding.
 Needs subword-nmt==0.3.8, tokenizers==0.23.3, tiktoken==0.14.0, regex, sentencepiece==0.2.3.
 """
 import base64
+import collections
 import io
 import json
 import pathlib
@@ -30,7 +33,7 @@ import regex
 import sentencepiece
 import tiktoken
 import tokenizers
-from subword_nmt.apply_bpe import BPE
+from subword_nmt.apply_bpe import BPE, read_vocabulary
 from subword_nmt.learn_bpe import learn_bpe
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -71,6 +74,23 @@ def bpe(text):
     for line in io.StringIO(text, newline="\n"):
         pieces.write(model.process_line(line))
     return codes.getvalue(), pieces.getvalue()
+
+
+GLOSSARIES = ["hugs?", r"[0-9]+", "lo(?:w|st)", "x{3}", "the", "\u65e5", r"[.']", "est$", "@", "na|ve"]
+
+
+def limited(text, codes, pieces):
+    """The vocabulary, and the pieces with it, with glossaries, and with both."""
+    counts = collections.Counter(p for line in io.StringIO(pieces, newline="\n") for p in line.strip("\r\n ").split(" ") if p)
+    vocab = "".join("%s %d\n" % kv for kv in sorted(counts.items(), key=lambda kv: (-kv[1], kv[0])) if kv[1] >= 3)
+
+    def apply(**how):
+        if "vocab" in how:
+            how["vocab"] = read_vocabulary(io.StringIO(how["vocab"], newline="\n"), 3)
+        model = BPE(io.StringIO(codes), **how)
+        return "".join(model.process_line(line) for line in io.StringIO(text, newline="\n"))
+
+    return vocab, apply(vocab=vocab), apply(glossaries=GLOSSARIES), apply(vocab=vocab, glossaries=GLOSSARIES)
 
 
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
@@ -202,6 +222,9 @@ def main():
     write("odd.txt", text)
     write("odd.codes", codes)
     write("odd.pieces", pieces)
+    write("odd.glossaries", "\n".join(GLOSSARIES) + "\n")
+    for name, made in zip(("vocab", "limited", "glossed", "both"), limited(text, codes, pieces)):
+        write("odd." + name, made)
     write("points.txt", points_text())
     assert tokenizers.__version__ == "0.23.3" and tiktoken.__version__ == "0.14.0"
     assert sentencepiece.__version__ == "0.2.3"

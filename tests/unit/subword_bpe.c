@@ -21,11 +21,22 @@ static char *file_text(const char *path, size_t *n)
 static const struct golden {
     const char *name, *text, *codes, *pieces;
     int64_t n_merges;
+    const char *vocab, *glossaries; /* NULL: none */
 } golden[] = {
     {"words", "tests/unit/bpe/text.txt", "tests/unit/bpe/codes.txt", "tests/unit/bpe/pieces.txt",
-     120},
+     120, NULL, NULL},
     {"odd text", "tests/unit/subword/odd.txt", "tests/unit/subword/odd.codes",
-     "tests/unit/subword/odd.pieces", 150},
+     "tests/unit/subword/odd.pieces", 150, NULL, NULL},
+};
+
+static const struct golden limited[] = {
+    {"a vocabulary of pieces", "tests/unit/subword/odd.txt", "tests/unit/subword/odd.codes",
+     "tests/unit/subword/odd.limited", 150, "tests/unit/subword/odd.vocab", NULL},
+    {"glossaries", "tests/unit/subword/odd.txt", "tests/unit/subword/odd.codes",
+     "tests/unit/subword/odd.glossed", 150, NULL, "tests/unit/subword/odd.glossaries"},
+    {"both", "tests/unit/subword/odd.txt", "tests/unit/subword/odd.codes",
+     "tests/unit/subword/odd.both", 150, "tests/unit/subword/odd.vocab",
+     "tests/unit/subword/odd.glossaries"},
 };
 
 static void check_learned(void **state)
@@ -65,6 +76,21 @@ static size_t single_spaces(const char *s, size_t n, char *out)
     return m;
 }
 
+static void limit(rd_subword *s, const struct golden *g)
+{
+    rd_status st = {0};
+    rd_subword_limits l = {0};
+    const uint64_t before = rd_subword_hash(s);
+    char *pieces = g->vocab ? file_text(g->vocab, &l.n_pieces) : NULL,
+         *glossaries = g->glossaries ? file_text(g->glossaries, &l.n_glossaries) : NULL;
+    l.pieces = pieces;
+    l.glossaries = glossaries;
+    must_do(rd_subword_limit(s, &l, &st), &st);
+    assert_true(rd_subword_hash(s) != before);
+    free(pieces);
+    free(glossaries);
+}
+
 static void check_segmented(void **state)
 {
     const struct golden *g = *state;
@@ -75,6 +101,7 @@ static void check_segmented(void **state)
     size_t n, n_want;
     char *text = file_text(g->text, &n), *pieces = file_text(g->pieces, &n_want), plain[4096];
     must_do(rd_subword_open("bpe", g->codes, &s, &st), &st);
+    if (g->vocab || g->glossaries) limit(s, g);
     must_do(rd_subword_scratch_new(s, &w, &st), &st);
     for (int again = 0; again < 2; again++) { /* then from the cache */
         text_lines t = {text, n}, p = {pieces, n_want};
@@ -103,6 +130,37 @@ static void check_segmented(void **state)
     rd_subword_free(s);
     free(text);
     free(pieces);
+}
+
+/* Limits that are wrong, and schemes that have none. */
+static void test_limits_refused(void **state)
+{
+    static const struct {
+        const char *pieces, *glossaries, *message;
+        rd_code code;
+    } row[] = {
+        {"a\n", "", "a line of the pieces is not 'piece count'", RD_EDATA},
+        {" 3\n", "", "a line of the pieces is not 'piece count'", RD_EDATA},
+        {"", "a(b\n", "the glossary 'a(b' is no regular expression: missing closing", RD_EUSAGE},
+        {"", "ab\na(b)\n", "the glossary 'a(b)' has a group that captures", RD_EUSAGE},
+        {"", "x*\n", "the glossary 'x*' matches an empty text", RD_EUSAGE},
+    };
+    rd_subword *s;
+    (void)state;
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        rd_status st = {0};
+        const rd_subword_limits l = {row[i].pieces, strlen(row[i].pieces), row[i].glossaries,
+                                     strlen(row[i].glossaries)};
+        must_do(rd_subword_open("bpe", golden[0].codes, &s, &st), &st);
+        assert_int_equal(rd_subword_limit(s, &l, &st), row[i].code);
+        if (!strstr(st.msg, row[i].message)) fail_msg("%s", st.msg);
+        rd_subword_free(s);
+    }
+    rd_status st = {0};
+    must_do(rd_subword_open("char", NULL, &s, &st), &st);
+    assert_int_equal(rd_subword_limit(s, &(rd_subword_limits){.n_pieces = 0}, &st), RD_EUSAGE);
+    assert_non_null(strstr(st.msg, "subword 'char' has no limits of pieces and no glossaries"));
+    rd_subword_free(s);
 }
 
 static void test_papers_example(void **state)
@@ -299,6 +357,7 @@ static void test_long_word(void **state)
 }
 
 RD_TESTS_WITH("subword_bpe", make_dir, remove_dir, TEST_ROWS(check_learned, golden),
-              TEST_ROWS(check_segmented, golden), TEST(test_papers_example), TEST(test_join),
+              TEST_ROWS(check_segmented, golden), TEST_ROWS(check_segmented, limited),
+              TEST(test_limits_refused), TEST(test_papers_example), TEST(test_join),
               TEST(test_bytes), TEST(test_merging_pairs), TEST(test_merging_places),
               TEST(test_long_word))

@@ -27,8 +27,8 @@ typedef enum ids_kept { IDS_AUTO, IDS_ALWAYS, IDS_NEVER } ids_kept;
 typedef struct text_config {
     const char *src_vocab_file, *tgt_vocab_file;
     rd_paths file[3][2]; /* [rd_split][side] */
-    const char *subword, *subword_model;
-    int64_t subword_size, word_min_count, num_words;
+    const char *subword, *subword_model, *bpe_glossaries;
+    int64_t subword_size, word_min_count, num_words, bpe_vocab_threshold;
     bool shared_vocab;
     rd_ints max_seq_len, bucket[2], bucket_test[2];
     ids_kept ids_in_memory;
@@ -75,6 +75,13 @@ static const rd_option options[] = {
                 "trained on both sides of the training text"),
     RD_OPT_INT(T, subword_size, subword_size, "8000", 1, RD_VOCAB_MOST,
                "size of a trained model: bpe merges, byte_bpe and sentencepiece pieces"),
+    RD_OPT_INT(T, bpe_vocab_threshold, bpe_vocab_threshold, "0", 0, 1e15,
+               "subword bpe: a piece that occurs less often on its side of the training text is "
+               "split further, as with subword-nmt's --vocabulary-threshold. With given "
+               "vocabularies: a piece that is not in that of its side. 0: none"),
+    RD_OPT_PATH(T, bpe_glossaries, bpe_glossaries, NULL,
+                "subword bpe: file with a regular expression in each line; text that one matches "
+                "is not split, as with subword-nmt's --glossaries"),
     RD_OPT_BOOL(T, shared_vocab, shared_vocab, "false",
                 "one vocabulary for both sides: the counts of both are added before the limits"),
     RD_OPT_INT(T, word_min_count, word_min_count, "1", 1, 1e15,
@@ -224,6 +231,8 @@ done:
     return st->code;
 }
 
+static const char *const limit_key[2] = {"bpe_vocab_threshold", "bpe_glossaries"};
+
 /* Reads which vocabularies are given, and how lines become tokens. */
 static rd_code read_vocab_keys(parallel_text *t, const rd_dataset_args *a, rd_status *st)
 {
@@ -253,6 +262,11 @@ static rd_code read_vocab_keys(parallel_text *t, const rd_dataset_args *a, rd_st
                        "missing key 'subword_model': the model of subword %s, which the given "
                        "vocabularies belong to",
                        t->scheme);
+    for (int k = 0; k < 2; k++)
+        if ((k ? c->bpe_glossaries != NULL : c->bpe_vocab_threshold > 0) &&
+            strcmp(t->scheme, "bpe") != 0)
+            return rd_fail(st, RD_EUSAGE, "%s: '%s' works with subword bpe, not %s",
+                           rd_config_where(a->config, limit_key[k]), limit_key[k], t->scheme);
     if (c->subword_model && !rd_subword_needs_model(t->scheme) && strcmp(t->scheme, "char") != 0)
         return rd_fail(st, RD_EUSAGE, "%s: 'subword_model' with subword %s, which has no model",
                        rd_config_where(a->config, "subword_model"), t->scheme);
@@ -298,6 +312,18 @@ done:
 
 /* ---- vocabularies ---- */
 
+static rd_text_rules text_rules(const parallel_text *t)
+{
+    return (rd_text_rules){.subword = t->scheme,
+                           .subword_model = t->c.subword_model,
+                           .subword_size = t->c.subword_size,
+                           .shared_vocab = t->c.shared_vocab,
+                           .word_min_count = t->c.word_min_count,
+                           .num_words = t->c.num_words,
+                           .threshold = t->c.bpe_vocab_threshold,
+                           .glossaries = t->c.bpe_glossaries};
+}
+
 /* Opens the given vocabularies, and the subword model if there is one. Collective. */
 static rd_code open_given(parallel_text *t, const rd_dataset_args *a, rd_status *st)
 {
@@ -308,8 +334,8 @@ static rd_code open_given(parallel_text *t, const rd_dataset_args *a, rd_status 
         rd_status_prefix(st, "tgt_vocab_file");
     RD_TRY(rd_agree(a->comm, st));
     /* Without a scheme, words are as OpenSeq2Seq splits them: two blanks make an empty word. */
-    if (strcmp(t->scheme, "none") != 0)
-        RD_TRY(rd_text_subword_open(a->comm, t->scheme, t->c.subword_model, &t->kit.subword, st));
+    const rd_text_rules r = text_rules(t);
+    if (strcmp(t->scheme, "none") != 0) RD_TRY(rd_text_subword_open(a->comm, &r, &t->kit, st));
 done:
     return st->code;
 }
@@ -328,12 +354,7 @@ static rd_code open_kit(parallel_text *t, const rd_dataset_args *a, bool anew, r
                                 .saves = makes && trains && a->logdir && a->logdir[0],
                                 .anew = anew,
                                 .compares = a->mode == RD_MODE_PREPARE,
-                                .rules = {.subword = t->scheme,
-                                          .subword_model = t->c.subword_model,
-                                          .subword_size = t->c.subword_size,
-                                          .shared_vocab = t->c.shared_vocab,
-                                          .word_min_count = t->c.word_min_count,
-                                          .num_words = t->c.num_words},
+                                .rules = text_rules(t),
                                 .files = t->files,
                                 .lines = t->lines};
     rd_text_kit_release(&t->kit);
@@ -392,7 +413,8 @@ static rd_code decide_again(const parallel_text *t, const rd_dataset_args *a, bo
 
 static rd_side_args side_args(const parallel_text *t, int s)
 {
-    return (rd_side_args){.vocab = t->kit.vocab[s], .subword = t->kit.subword, .size = 1};
+    return (rd_side_args){
+        .vocab = t->kit.vocab[s], .subword = rd_text_kit_subword(&t->kit, s), .size = 1};
 }
 
 static rd_code read_side(parallel_text *t, const rd_dataset_args *a, int s, bool again,
@@ -900,7 +922,7 @@ static rd_code check_text(parallel_text *t, const rd_dataset_args *a, rd_status 
     if (t->kit.subword) {
         const size_t used = strlen(t->fingerprint);
         snprintf(t->fingerprint + used, sizeof t->fingerprint - used, ", subwords %016" PRIx64,
-                 rd_subword_hash(t->kit.subword));
+                 rd_text_kit_subword_hash(&t->kit));
     }
 done:
     return st->code;
@@ -1068,7 +1090,7 @@ static void text_spec(void *self, rd_data_spec *out)
                           .tgt_vocab_hash = rd_vocab_hash(t->kit.vocab[1]),
                           .src_vocab = t->kit.vocab[0],
                           .tgt_vocab = t->kit.vocab[1],
-                          .subword_hash = t->kit.subword ? rd_subword_hash(t->kit.subword) : 0,
+                          .subword_hash = rd_text_kit_subword_hash(&t->kit),
                           .joins = t->kit.subword != NULL};
 }
 

@@ -8,7 +8,11 @@
  * The file of codes has the line "#version: 0.2", then one line "left right" per merge. A piece
  * that continues ends in "@@".
  *
+ * With a list of pieces, a piece that is not in it is split into the two that it was merged from,
+ * and so on. Glossaries protect text (bpe_limits.h).
+ *
  * Bytes that are not UTF-8 are characters that no merge has. */
+#include "../bpe_limits.h"
 #include "../learn.h"
 #include "../merge.h"
 #include "../piece_cache.h"
@@ -27,15 +31,28 @@ enum { WORD_END = sizeof word_end - 1 };
 typedef struct bpe_model {
     rd_strings symbols;
     rd_merges merges;
+    int32_t (*origin)[2]; /* [n_origin] by symbol: the pair it was merged from; -1: none */
+    int32_t n_origin;
+    bpe_limits *limits;    /* owned; NULL: none */
     int32_t ascii[2][128]; /* symbols of ASCII characters: inside a word, at its end; -1: none */
     char *codes;           /* the file */
     size_t n_codes;
 } bpe_model;
 
+/* A symbol on its way to pieces. */
+typedef struct split_symbol {
+    int32_t symbol;
+    uint32_t from, n; /* its bytes in the word */
+    bool last;        /* it ends the part of the word */
+} split_symbol;
+
 typedef struct bpe_scratch {
     rd_piece_cache cache;
     rd_merge_word word;
     rd_strbuf pieces; /* of one word */
+    bpe_parts parts;  /* of one word */
+    split_symbol *stack;
+    size_t cap_stack;
 } bpe_scratch;
 
 /* The ends of a line do not count. */
@@ -81,6 +98,8 @@ static void bpe_close(void *self)
     bpe_model *m = self;
     rd_strings_release(&m->symbols);
     rd_merges_release(&m->merges);
+    bpe_limits_free(m->limits);
+    free(m->origin);
     free(m->codes);
     free(m);
 }
@@ -88,6 +107,24 @@ static void bpe_close(void *self)
 static rd_code bpe_no_memory(const char *path, rd_status *st)
 {
     return rd_fail(st, RD_EENV, "out of memory for the codes of '%s'", path);
+}
+
+/* Remembers what a symbol was merged from. false: out of memory. */
+static bool origin_add(bpe_model *m, int32_t left, int32_t right, int32_t to)
+{
+    if (m->n_origin <= to) {
+        const int32_t n = 2 * to + 64;
+        int32_t(*at)[2] = realloc(m->origin, (size_t)n * sizeof *at);
+        if (!at) return false;
+        for (int32_t i = m->n_origin; i < n; i++) at[i][0] = at[i][1] = -1;
+        m->origin = at;
+        m->n_origin = n;
+    }
+    if (m->origin[to][0] < 0) {
+        m->origin[to][0] = left;
+        m->origin[to][1] = right;
+    }
+    return true;
 }
 
 /* Adds the merge of one line. */
@@ -104,7 +141,8 @@ static rd_code add_code(bpe_model *m, const char *line, size_t n, int32_t number
     const int32_t left = rd_strings_add(&m->symbols, line, (size_t)(space - line));
     const int32_t right = rd_strings_add(&m->symbols, space + 1, (size_t)(line + n - space - 1));
     const int32_t to = left < 0 || right < 0 ? -1 : rd_strings_join(&m->symbols, left, right);
-    if (to < 0 || !rd_merges_add(&m->merges, left, right, to, number))
+    if (to < 0 || !rd_merges_add(&m->merges, left, right, to, number) ||
+        !origin_add(m, left, right, to))
         return bpe_no_memory(path, st);
     return RD_OK;
 }
@@ -157,6 +195,9 @@ static void bpe_scratch_free(void *w)
     rd_piece_cache_release(&b->cache);
     rd_merge_release(&b->word);
     rd_strbuf_release(&b->pieces);
+    free(b->parts.at);
+    free(b->parts.other);
+    free(b->stack);
     free(b);
 }
 
@@ -186,6 +227,85 @@ static bool split_word(const bpe_model *m, rd_merge_word *w, const char *word, s
     return true;
 }
 
+/* Appends a piece, which "@@" follows if it continues. */
+static void put_piece(rd_strbuf *out, const char *piece, size_t n, bool continues)
+{
+    rd_strbuf_add(out, piece, n);
+    if (continues) rd_strbuf_add(out, "@@ ", 3);
+}
+
+/* Makes room for two more symbols on the stack. */
+static bool stack_room(bpe_scratch *w, size_t n)
+{
+    if (n + 2 <= w->cap_stack) return true;
+    split_symbol *at = realloc(w->stack, (2 * n + 32) * sizeof *at);
+    if (!at) return false;
+    w->stack = at;
+    w->cap_stack = 2 * n + 32;
+    return true;
+}
+
+/* Appends a symbol, or the symbols that it was merged from if the list of pieces lacks it.
+ * continues: another piece follows the part of the word. false: out of memory. */
+static bool put_symbol(const bpe_model *m, bpe_scratch *w, const char *word, split_symbol top,
+                       bool continues)
+{
+    rd_strbuf *out = &w->pieces;
+    size_t n = 0;
+    if (!stack_room(w, n)) return false;
+    w->stack[n++] = top;
+    while (n > 0) {
+        const split_symbol s = w->stack[--n];
+        const char *text = word + s.from;
+        if (!stack_room(w, n)) return false;
+        if (s.symbol < 0 || s.symbol >= m->n_origin || m->origin[s.symbol][0] < 0 ||
+            bpe_limits_allow(m->limits, text, s.n, !s.last)) {
+            put_piece(out, text, s.n, !s.last || continues);
+            continue;
+        }
+        size_t left;
+        (void)rd_strings_at(&m->symbols, m->origin[s.symbol][0], &left);
+        w->stack[n++] = (split_symbol){m->origin[s.symbol][1], s.from + (uint32_t)left,
+                                       s.n - (uint32_t)left, s.last};
+        w->stack[n++] = (split_symbol){m->origin[s.symbol][0], s.from, (uint32_t)left, false};
+    }
+    return true;
+}
+
+/* Appends the pieces of a part of a word. false: out of memory. */
+static bool segment_part(const segmenting *s, const char *part, size_t n, bool continues)
+{
+    rd_merge_word *w = &s->w->word;
+    const bool limited = bpe_limits_have_pieces(s->m->limits);
+    if (!split_word(s->m, w, part, n) || !rd_merge_apply(&s->m->merges, w)) return false;
+    for (size_t i = 0, from = 0; i < w->n; i++) {
+        const split_symbol symbol = {w->symbol[i], (uint32_t)from, w->end[i] - (uint32_t)from,
+                                     i + 1 == w->n};
+        if (!limited)
+            put_piece(&s->w->pieces, part + from, symbol.n, !symbol.last || continues);
+        else if (!put_symbol(s->m, s->w, part, symbol, continues))
+            return false;
+        from = w->end[i];
+    }
+    return true;
+}
+
+/* Appends the pieces of a word. false: out of memory. */
+static bool segment_parts(const segmenting *s, const char *word, size_t n)
+{
+    const bpe_parts *p = &s->w->parts;
+    if (!s->m->limits) return segment_part(s, word, n, false);
+    if (!bpe_limits_cut(s->m->limits, word, n, &s->w->parts)) return false;
+    for (size_t i = 0; i < p->n; i++) {
+        const char *part = word + p->at[i].from;
+        if (p->at[i].whole)
+            put_piece(&s->w->pieces, part, p->at[i].n, i + 1 < p->n);
+        else if (!segment_part(s, part, p->at[i].n, i + 1 < p->n))
+            return false;
+    }
+    return true;
+}
+
 static bool segment_word(void *ctx, const char *word, size_t n)
 {
     segmenting *s = ctx;
@@ -197,17 +317,11 @@ static bool segment_word(void *ctx, const char *word, size_t n)
         rd_strbuf_add(s->out, known, n_known);
         return true;
     }
-    rd_merge_word *w = &s->w->word;
     rd_strbuf *pieces = &s->w->pieces;
-    if (!split_word(s->m, w, word, n) || !rd_merge_apply(&s->m->merges, w)) {
+    rd_strbuf_reset(pieces);
+    if (!segment_parts(s, word, n)) {
         s->out->failed = true;
         return false;
-    }
-    rd_strbuf_reset(pieces);
-    for (size_t i = 0, from = 0; i < w->n; i++) {
-        rd_strbuf_add(pieces, word + from, w->end[i] - from);
-        if (i + 1 < w->n) rd_strbuf_add(pieces, "@@ ", 3);
-        from = w->end[i];
     }
     rd_strbuf_add(s->out, pieces->s, pieces->n);
     s->out->failed |= pieces->failed;
@@ -250,7 +364,14 @@ static void bpe_write(const void *self, rd_strbuf *out)
 static uint64_t bpe_hash(const void *self)
 {
     const bpe_model *m = self;
-    return rd_hash(0, m->codes, m->n_codes);
+    return rd_hash(bpe_limits_hash(m->limits), m->codes, m->n_codes);
+}
+
+static rd_code bpe_limit(void *self, const rd_subword_limits *l, rd_status *st)
+{
+    bpe_model *m = self;
+    bpe_limits_free(m->limits);
+    return bpe_limits_new(l->pieces, l->n_pieces, l->glossaries, l->n_glossaries, &m->limits, st);
 }
 
 /* ---- learning ---- */
@@ -341,6 +462,7 @@ RD_SUBWORD(bpe) = {
     .about = "subwords by byte pair encoding, with the files of subword-nmt",
     .needs_model = true,
     .open = bpe_open,
+    .limit = bpe_limit,
     .close = bpe_close,
     .train = bpe_train,
     .scratch_new = bpe_scratch_new,
