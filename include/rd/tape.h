@@ -37,6 +37,8 @@
 
 RD_C_BEGIN
 
+typedef struct rd_call rd_call;
+
 typedef struct rd_var {
     /* Value; v if type is RD_FLOAT32. */
     union {
@@ -65,6 +67,12 @@ typedef struct rd_var {
     bool taken;
     /* The op that made it; NULL: none. */
     const struct rd_op *maker;
+    /* The call of that op, if backward follows; else NULL. */
+    rd_call *call;
+    /* Whether backward computes v again (rd_tape_forget): v is NULL until then. */
+    bool forgotten;
+    /* A forgotten variable: the input of its call in whose memory v is; NULL: its own memory. */
+    struct rd_var *shares;
     /* Number of calls that got it as an input so far. */
     int n_readers;
     /* Whether the op that made it ends in max(., 0) and its backward uses g only where v > 0. */
@@ -74,7 +82,6 @@ typedef struct rd_var {
 } rd_var;
 
 typedef struct rd_tape rd_tape;
-typedef struct rd_call rd_call;
 
 typedef struct rd_kernel {
     rd_code (*forward)(rd_call *c, rd_status *st);
@@ -106,6 +113,10 @@ typedef struct rd_op {
     bool own_grads;
     /* What backward reads of the values of out[]. */
     rd_op_reads reads_out;
+    /* Returns whether forward may run a second time, in backward. It then computes out[0] again
+     * from the values of in[], to the last bit, with `saved` as the first run left it. NULL:
+     * never. */
+    bool (*again)(const rd_call *c);
 } rd_op;
 
 #define RD_NARROW(i) (1u << (i))
@@ -205,6 +216,11 @@ enum { RD_SEGMENT_IN = 4 };
  * NULL after a failure. A segment inside a segment is RD_EBUG. */
 rd_var *rd_tape_recompute(rd_tape *t, rd_segment *f, const void *ctx, size_t ctx_bytes,
                           rd_var *const *in, int n_in);
+/* Frees the memory of x for other values: no op recorded later may read x. Backward computes x
+ * again from the inputs of its op. Values and gradients stay the same to the last bit. Does nothing
+ * if no backward follows, in a segment, for a small x, and if the op of x cannot run again
+ * (rd_op.again). x NULL: does nothing. */
+void rd_tape_forget(rd_tape *t, rd_var *x);
 /* Sets the gradient that the loss gets in rd_tape_backward, usually the config's loss_scale. It
  * is 1 at first and survives resets. Set it before the forward pass: softmax_xent writes its
  * gradients while it has the logits. */

@@ -13,8 +13,9 @@ typedef struct tape_record {
 
 enum { MAX_HOOKS = 4 };
 
-/* Memory of values and gradients that are no longer needed, for gradients still to come. Only ops
- * with own_grads leave such memory, and only pieces of at least MIN_SPARE_BYTES are kept. */
+/* Memory of values and gradients that are no longer needed, for others still to come: of forgotten
+ * values, and in backward of ops with own_grads. Only pieces of at least MIN_SPARE_BYTES are
+ * kept. */
 enum { MAX_SPARE = 256, MIN_SPARE_BYTES = 4096 * 4 };
 typedef struct spare {
     unsigned char *at;
@@ -266,11 +267,54 @@ static rd_code run_kernel(rd_tape *t, rd_call *c, rd_code (*fn)(rd_call *, rd_st
     return RD_OK;
 }
 
+int64_t rd_var_elements(const rd_var *x)
+{
+    if (x->layout) {
+        const rd_image_view v = rd_image_view_of(x);
+        return v.n * v.sample;
+    }
+    return x->param ? x->rows * x->cols : (x->rows + RD_SLACK_ROWS) * x->cols;
+}
+
 /* Returns the bytes stored at v, or at g. */
 static size_t bytes_of(const rd_var *x)
 {
     return (size_t)rd_var_elements(x) * rd_element_bytes(x->type);
 }
+
+/* ---- spare memory ---- */
+
+/* Sets *out to memory with undefined contents: the newest spare piece of this size, else the
+ * smallest that is large enough, else new memory. The newest piece is likely to be in a cache. */
+static rd_code spare_take(rd_tape *t, size_t bytes, void *out, rd_status *st)
+{
+    int best = -1;
+    for (int k = t->n_spare - 1; k >= 0; k--) {
+        const size_t have = t->spare[k].bytes;
+        if (have < bytes || (best >= 0 && have >= t->spare[best].bytes)) continue;
+        best = k;
+        if (have == bytes) break;
+    }
+    if (best < 0) return rd_arena_get(t->device_step, bytes, out, st);
+    spare *s = &t->spare[best];
+    memcpy(out, &s->at, sizeof s->at);
+    const size_t used = rd_arena_bytes(t->device_step, bytes);
+    if (s->bytes >= used + MIN_SPARE_BYTES)
+        *s = (spare){s->at + used, s->bytes - used};
+    else
+        *s = t->spare[--t->n_spare];
+    return RD_OK;
+}
+
+/* Takes over memory, if it is worth while. *at becomes NULL. */
+static void spare_keep(rd_tape *t, void **at, size_t bytes)
+{
+    if (!*at || bytes < MIN_SPARE_BYTES || t->n_spare == MAX_SPARE) return;
+    t->spare[t->n_spare++] = (spare){*at, bytes};
+    *at = NULL;
+}
+
+/* ---- ops ---- */
 
 rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr_bytes,
                       rd_var *const *in, int n_in, rd_var **out, int n_out)
@@ -310,6 +354,10 @@ rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr
                     i);
             goto done;
         }
+        if (in[i] && in[i]->forgotten) {
+            rd_fail(st, RD_EBUG, "op '%s': the values of input %d are forgotten", op->name, i);
+            goto done;
+        }
         if (in[i]) in[i]->n_readers++;
         needs |= in[i] && in[i]->needs_grad;
         if (!in[i] || in[i]->type == RD_FLOAT32 || (i < 32 && op->narrow >> i & 1)) continue;
@@ -332,12 +380,13 @@ rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr
         RD_TRY(rd_arena_zero(t->step, sizeof(rd_var), &c->out[i], st));
         c->out[i]->needs_grad = c->keep;
         c->out[i]->maker = op;
+        c->out[i]->call = c->keep ? c : NULL;
     }
     RD_TRY(op->infer(c, st));
     for (int i = 0; i < n_out; i++) rd_assert(c->out[i]->rows >= 0 && c->out[i]->cols > 0);
     for (int i = 0; i < n_out; i++) {
         if (c->out[i]->values) continue; /* the memory of an input */
-        RD_TRY(rd_arena_get(t->device_step, bytes_of(c->out[i]), &c->out[i]->values, st));
+        RD_TRY(spare_take(t, bytes_of(c->out[i]), &c->out[i]->values, st));
         c->out[i]->owns_values = true;
     }
     RD_TRY(run_kernel(t, c, k->forward, false, st));
@@ -350,45 +399,6 @@ rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr
     for (int i = 0; i < n_out && out; i++) out[i] = c->out[i];
 done:
     return st->code == RD_OK ? r->call.out[0] : NULL;
-}
-
-int64_t rd_var_elements(const rd_var *x)
-{
-    if (x->layout) {
-        const rd_image_view v = rd_image_view_of(x);
-        return v.n * v.sample;
-    }
-    return x->param ? x->rows * x->cols : (x->rows + RD_SLACK_ROWS) * x->cols;
-}
-
-/* Sets *out to memory with undefined contents: the newest spare piece of this size, else the
- * smallest that is large enough, else new memory. The newest piece is likely to be in a cache. */
-static rd_code spare_take(rd_tape *t, size_t bytes, void *out, rd_status *st)
-{
-    int best = -1;
-    for (int k = t->n_spare - 1; k >= 0; k--) {
-        const size_t have = t->spare[k].bytes;
-        if (have < bytes || (best >= 0 && have >= t->spare[best].bytes)) continue;
-        best = k;
-        if (have == bytes) break;
-    }
-    if (best < 0) return rd_arena_get(t->device_step, bytes, out, st);
-    spare *s = &t->spare[best];
-    memcpy(out, &s->at, sizeof s->at);
-    const size_t used = rd_arena_bytes(t->device_step, bytes);
-    if (s->bytes >= used + MIN_SPARE_BYTES)
-        *s = (spare){s->at + used, s->bytes - used};
-    else
-        *s = t->spare[--t->n_spare];
-    return RD_OK;
-}
-
-/* Takes over memory, if it is worth while. *at becomes NULL. */
-static void spare_keep(rd_tape *t, void **at, size_t bytes)
-{
-    if (!*at || bytes < MIN_SPARE_BYTES || t->n_spare == MAX_SPARE) return;
-    t->spare[t->n_spare++] = (spare){*at, bytes};
-    *at = NULL;
 }
 
 /* Makes the gradient of a variable, if it needs one. Parameters have theirs already; the others get
@@ -478,6 +488,69 @@ static void keep_spare(rd_tape *t, rd_call *c)
         if (y->owns_values) spare_keep(t, &y->values, bytes_of(y));
         y->g = NULL;
     }
+}
+
+/* ---- values that backward computes again ---- */
+
+/* Returns the input of a call in whose memory out[0] is, or NULL. */
+static rd_var *shared_input(const rd_call *c)
+{
+    for (int i = 0; i < c->n_in; i++)
+        if (c->in[i] && c->in[i]->values == c->out[0]->values) return c->in[i];
+    return NULL;
+}
+
+/* Returns whether backward can compute x again: its op can, and so can that of the input whose
+ * memory it has. */
+static bool can_run_again(const rd_var *x)
+{
+    for (const rd_var *v = x; v; v = shared_input(v->call))
+        if (!v->call || v->forgotten || !v->call->op->again || !v->call->op->again(v->call) ||
+            v->call->n_out != 1 || (v != x && v->n_readers != 1))
+            return false;
+    return true;
+}
+
+void rd_tape_forget(rd_tape *t, rd_var *x)
+{
+    if (!x || t->status.code != RD_OK || t->in_segment || bytes_of(x) < MIN_SPARE_BYTES ||
+        t->n_spare == MAX_SPARE || !can_run_again(x))
+        return;
+    void *at = x->values;
+    const size_t bytes = bytes_of(x);
+    for (rd_var *v = x; v; v = v->shares) {
+        v->shares = shared_input(v->call);
+        v->forgotten = true;
+    }
+    for (rd_var *v = x; v; v = v->shares) v->values = NULL;
+    spare_keep(t, &at, bytes);
+}
+
+/* Computes the values of a forgotten variable, and before them the forgotten inputs of its op. */
+static rd_code compute_again(rd_tape *t, rd_var *x, rd_status *st)
+{
+    rd_call *c = x->call;
+    for (int i = 0; i < c->n_in; i++)
+        if (c->in[i] && c->in[i]->forgotten) RD_TRY(compute_again(t, c->in[i], st));
+    if (x->shares)
+        x->values = x->shares->values;
+    else
+        RD_TRY(spare_take(t, bytes_of(x), &x->values, st));
+    RD_TRY(run_kernel(t, c, kernel_of(t, c->op)->forward, false, st));
+    x->forgotten = false;
+done:
+    return st->code;
+}
+
+/* Computes the forgotten values that backward of a call reads. */
+static rd_code remember(rd_tape *t, rd_call *c, rd_status *st)
+{
+    for (int i = 0; i < c->n_in; i++)
+        if (c->in[i] && c->in[i]->forgotten) RD_TRY(compute_again(t, c->in[i], st));
+    for (int i = 0; i < c->n_out && c->op->reads_out != RD_READS_NOTHING; i++)
+        if (c->out[i]->forgotten) RD_TRY(compute_again(t, c->out[i], st));
+done:
+    return st->code;
 }
 
 void rd_tape_set_seed(rd_tape *t, float seed)
@@ -570,6 +643,9 @@ rd_var *rd_tape_recompute(rd_tape *t, rd_segment *f, const void *ctx, size_t ctx
     for (int i = 0; i < t->n_leaf; i++) (void)rd_tape_param(t, rd_params_at(t->params, i));
     RD_TRY(segment_record(t, f, ctx, ctx_bytes, in, n_in, &r, st));
     tape_record *const last = t->last;
+    spare kept[MAX_SPARE];
+    const int n_kept = t->n_spare;
+    memcpy(kept, t->spare, sizeof kept);
     const tape_position p = segment_begin(t);
     const rd_var *y = segment_run(t, r);
     rd_var *out = r->call.out[0];
@@ -577,6 +653,8 @@ rd_var *rd_tape_recompute(rd_tape *t, rd_segment *f, const void *ctx, size_t ctx
         (void)rd_backend_copy(t->be, out->values, y->values,
                               (size_t)(y->rows * y->cols) * rd_element_bytes(y->type), st);
     segment_end(t, p);
+    memcpy(t->spare, kept, sizeof kept);
+    t->n_spare = n_kept;
     r->prev = last;
     t->last = r;
 done:
@@ -632,6 +710,7 @@ done:
 static rd_code record_back(rd_tape *t, tape_record *r, rd_status *st)
 {
     rd_call *c = &r->call;
+    RD_TRY(remember(t, c, st));
     if (r->segment) return segment_back(t, r, st);
     for (int i = 0; i < c->n_out; i++)
         if (!c->out[i]->g) RD_TRY(want_grad(t, c->out[i], st));

@@ -193,13 +193,21 @@ done:
     return st->code;
 }
 
+static bool activate_again(const rd_call *c)
+{
+    (void)c;
+    return true;
+}
+
 RD_OP(activate) = {
     .name = "activate",
     .about = "gelu, silu, relu squared",
     .infer = activate_infer,
     .kernel =
         {[RD_CPU] = {activate_forward, activate_backward}, [RD_GPU] = RD_GPU_KERNEL(activate)},
-    .own_grads = true};
+    .own_grads = true,
+    .reads_out = RD_READS_NOTHING,
+    .again = activate_again};
 
 rd_var *rd_op_activate(rd_tape *t, rd_activation f, rd_var *x)
 {

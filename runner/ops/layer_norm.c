@@ -143,7 +143,7 @@ static layer_norm_job layer_norm_job_of(const rd_call *c)
 static rd_code layer_norm_forward(rd_call *c, rd_status *st)
 {
     layer_norm_job j = layer_norm_job_of(c);
-    if (c->keep) {
+    if (c->keep && !c->saved) {
         rd_layer_norm_saved *s;
         RD_TRY(rd_arena_zero(c->kept, sizeof *s, &s, st));
         RD_TRY(rd_arena_get(c->kept, (size_t)(j.N + 1) * sizeof *s->mean, &s->mean, st));
@@ -178,12 +178,20 @@ done:
     return st->code;
 }
 
+static bool layer_norm_again(const rd_call *c)
+{
+    (void)c;
+    return true;
+}
+
 RD_OP(layer_norm) = {.name = "layer_norm",
                      .about = "normalised rows",
                      .infer = layer_norm_infer,
                      .kernel = {[RD_CPU] = {layer_norm_forward, layer_norm_backward},
                                 [RD_GPU] = RD_GPU_KERNEL(layer_norm)},
-                     .own_grads = true};
+                     .own_grads = true,
+                     .reads_out = RD_READS_NOTHING,
+                     .again = layer_norm_again};
 
 rd_var *rd_op_layer_norm(rd_tape *t, const rd_layer_norm *a, rd_var *x, rd_var *gain, rd_var *bias)
 {

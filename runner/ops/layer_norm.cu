@@ -125,7 +125,7 @@ extern "C" rd_code rd_cuda_layer_norm_forward(rd_call *c, rd_status *st)
 {
     norm_rows n = norm_rows_of(c);
     n.y = c->out[0]->v;
-    if (c->keep) {
+    if (c->keep && !c->saved) {
         rd_layer_norm_saved *s;
         RD_TRY_OR_RETURN(rd_arena_zero(c->kept, sizeof *s, &s, st));
         RD_TRY_OR_RETURN(rd_arena_get(c->device_kept, (size_t)(n.N + 1) * sizeof *s->mean, &s->mean,

@@ -32,13 +32,20 @@ done:
     return st->code;
 }
 
+/* Backward of the op before needs no values, so x may be gone. */
+static bool relu_again(const rd_call *c)
+{
+    return !c->in[0]->taken;
+}
+
 RD_OP(relu) = {.name = "relu",
                .about = "max(x, 0)",
                .infer = relu_infer,
                .kernel = RD_EVERY_BACKEND(relu_forward, relu_backward),
                .narrow = RD_NARROW(0),
                .own_grads = true,
-               .reads_out = RD_READS_SIGNS};
+               .reads_out = RD_READS_SIGNS,
+               .again = relu_again};
 
 rd_var *rd_op_relu(rd_tape *t, rd_var *x)
 {

@@ -102,25 +102,26 @@ static bool residual_by_sign(const rd_call *c)
     return !c->in[0] && c->in[1]->taken && c->in[1]->rectified;
 }
 
+static rd_code residual_masked(rd_call *c, const rd_residual_pass *p, rd_status *st)
+{
+    residual_job j = residual_job_of(c, p);
+    j.mask = c->saved;
+    rd_parallel(c->be, c->in[1]->rows, 16384 / (j.d + 1) + 1, residual_masked_part, &j);
+    return st->code;
+}
+
 static rd_code residual_forward(rd_call *c, rd_status *st)
 {
     const rd_residual_pass p = {c->in[0] ? c->in[0]->v : NULL, c->in[1]->v, c->out[0]->v};
     residual_job j = residual_job_of(c, &p);
     if (!rd_residual_drops(c)) return rd_residual_plain(c, st);
+    if (c->saved) return residual_masked(c, &p, st);
     j.key = rd_residual_key(c);
     RD_TRY(rd_arena_get(residual_by_sign(c) ? c->scratch : c->kept,
                         (size_t)(c->in[1]->rows * j.ld + 1), &j.mask, st));
     if (!residual_by_sign(c)) c->saved = j.mask;
     rd_parallel(c->be, c->in[1]->rows, 4096 / (j.d + 1) + 1, residual_forward_part, &j);
 done:
-    return st->code;
-}
-
-static rd_code residual_masked(rd_call *c, const rd_residual_pass *p, rd_status *st)
-{
-    residual_job j = residual_job_of(c, p);
-    j.mask = c->saved;
-    rd_parallel(c->be, c->in[1]->rows, 16384 / (j.d + 1) + 1, residual_masked_part, &j);
     return st->code;
 }
 
@@ -164,13 +165,20 @@ static rd_code residual_backward(rd_call *c, rd_status *st)
     return rd_residual_back(c, residual_masked, st);
 }
 
+/* A sum would ask for its inputs again, and they for theirs, down to the first layer. */
+static bool residual_again(const rd_call *c)
+{
+    return !c->in[0] && !residual_by_sign(c);
+}
+
 RD_OP(residual) = {
     .name = "residual",
     .about = "residual sum, dropout by position",
     .infer = residual_infer,
     .kernel =
         {[RD_CPU] = {residual_forward, residual_backward}, [RD_GPU] = RD_GPU_KERNEL(residual)},
-    .own_grads = true};
+    .own_grads = true,
+    .again = residual_again};
 
 rd_var *rd_op_residual(rd_tape *t, const rd_residual *a, rd_var *x, rd_var *z)
 {

@@ -79,11 +79,25 @@ static residual_rows residual_rows_of(const rd_call *c)
     return r;
 }
 
+static rd_code residual_masked(rd_call *c, const rd_residual_pass *p, rd_status *st)
+{
+    residual_rows r = residual_rows_of(c);
+    r.x = p->x;
+    r.z = p->z;
+    r.y = p->y;
+    r.mask = static_cast<uint8_t *>(c->saved);
+    return residual_launch<false>(rd_gpu_of(c->be), r, st);
+}
+
 extern "C" rd_code rd_cuda_residual_forward(rd_call *c, rd_status *st)
 {
     const rd_residual *a = static_cast<const rd_residual *>(c->attr);
     residual_rows r = residual_rows_of(c);
     if (!rd_residual_drops(c)) return rd_residual_plain(c, st);
+    if (c->saved) {
+        const rd_residual_pass p = {c->in[0] ? c->in[0]->v : NULL, c->in[1]->v, c->out[0]->v};
+        return residual_masked(c, &p, st);
+    }
     r.key = rd_residual_key(c);
     r.x = c->in[0] ? c->in[0]->v : NULL;
     r.z = c->in[1]->v;
@@ -97,16 +111,6 @@ extern "C" rd_code rd_cuda_residual_forward(rd_call *c, rd_status *st)
     RD_TRY_OR_RETURN(rd_call_lend(c, c->device_scratch, a->position,
                                   (size_t)r.n * sizeof *r.position, &r.position, st));
     return residual_launch<true>(rd_gpu_of(c->be), r, st);
-}
-
-static rd_code residual_masked(rd_call *c, const rd_residual_pass *p, rd_status *st)
-{
-    residual_rows r = residual_rows_of(c);
-    r.x = p->x;
-    r.z = p->z;
-    r.y = p->y;
-    r.mask = static_cast<uint8_t *>(c->saved);
-    return residual_launch<false>(rd_gpu_of(c->be), r, st);
 }
 
 extern "C" rd_code rd_cuda_residual_backward(rd_call *c, rd_status *st)

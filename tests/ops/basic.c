@@ -56,6 +56,55 @@ static void test_linear(void **state)
     check_linear(*state, false);
 }
 
+/* From 256 rows on training multiplies without a packed copy of W on some CPUs. Output and
+ * gradients have the same bytes on 1, 2 and 4 threads. */
+static void test_linear_threads(void **state)
+{
+    static const int64_t many[][3] = {{300, 96, 200}, {257, 300, 64}, {520, 64, 72}};
+    static const int threads[] = {1, 2, 4};
+    (void)state;
+    h_cpu_alone();
+    for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
+        const int64_t n = many[i][0], k = many[i][1], m = many[i][2];
+        float *first[2] = {NULL, NULL};
+        for (int at = 0; at < 3; at++) {
+            basic t = {.n = n, .k = k, .m = m};
+            rd_status st = {0};
+            int64_t *same = malloc((size_t)n * sizeof *same);
+            for (int64_t q = 0; q < n; q++) same[q] = q;
+            h_init_as(&t.h, threads[at], false);
+            t.a = h_input(&t.h, n, k);
+            t.b = h_input(&t.h, k, m);
+            t.c = h_input(&t.h, 0, m);
+            h_fill(&t.h, 1.0, n * m);
+            rd_var *a = h_var(&t.h, t.a);
+            a = rd_op_pick(t.h.tape, 1, &a, (const int64_t *[]){same}, n);
+            rd_var *y = rd_op_linear(t.h.tape, a, h_var(&t.h, t.b), h_var(&t.h, t.c));
+            rd_var *loss = h_weighted(&t.h, &y, 1);
+            rd_tape_check(t.h.tape, &st);
+            must(&st);
+            float *v = h_read(&t.h, y, false);
+            must_do(rd_tape_backward(t.h.tape, loss, &st), &st);
+            const size_t bytes = (size_t)rd_params_span(t.h.ps) * sizeof(float);
+            float *g = malloc(bytes);
+            memcpy(g, test_grads(t.h.ps), bytes);
+            if (at == 0) {
+                first[0] = v;
+                first[1] = g;
+            } else {
+                assert_memory_equal(v, first[0], (size_t)(n * m) * sizeof *v);
+                assert_memory_equal(g, first[1], bytes);
+                free(v);
+                free(g);
+            }
+            h_free(&t.h);
+            free(same);
+        }
+        free(first[0]);
+        free(first[1]);
+    }
+}
+
 static void test_linear_narrow(void **state)
 {
     check_linear(*state, true);
@@ -396,6 +445,7 @@ static void make_tests(test_list *l)
     static const int64_t two_blocks[] = {N_ROWS, 24, 40};
     const test_entry first[] = {TEST(test_embed),
                                 TEST(test_pick),
+                                TEST(test_linear_threads),
                                 TEST(test_seed),
                                 TEST(test_products),
                                 TEST(test_products_mixed),

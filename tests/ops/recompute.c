@@ -1,5 +1,6 @@
-/* recompute.c -- tests segments, whose values backward computes again: gradients against central
- * differences of a reference in double, and against the same ops without segments. */
+/* recompute.c -- tests values that backward computes again, of segments and of forgotten variables:
+ * gradients against central differences of a reference in double, and against the same ops whose
+ * values are kept. */
 #include "harness.h"
 
 enum { N = 7, D = 9, DEPTH = 3 };
@@ -166,5 +167,145 @@ static void test_refused(void **state)
     }
 }
 
+/* ---- forgotten variables ---- */
+
+enum { ROWS = 48, WIDTH = 104, BLOCKS = 4 };
+
+typedef struct blocks {
+    harness h;
+    float *x;
+    int64_t sample[ROWS], position[ROWS];
+    rd_var *forgotten;
+} blocks;
+
+typedef struct block_row {
+    const char *name;
+    rd_activation f;
+    float keep;
+    bool post;  /* the norm follows the sum */
+    int spared; /* arrays of a block that are not kept on a CPU */
+} block_row;
+
+static block_row block_rows[] = {
+    {"forget: relu", RD_ACT_RELU, 0.7f, false, 1},
+    {"forget: gelu, dropout", RD_ACT_GELU_TANH, 0.7f, false, 2},
+    {"forget: silu, no dropout", RD_ACT_SILU, 1.0f, false, 2},
+    {"forget: relu squared, norm behind", RD_ACT_RELU2, 0.6f, true, 2},
+};
+
+static void blocks_init(blocks *c)
+{
+    memset(c, 0, sizeof *c);
+    h_init(&c->h);
+    for (int l = 0; l < BLOCKS; l++) {
+        h_input(&c->h, 0, WIDTH);
+        h_input(&c->h, 0, WIDTH);
+        h_input(&c->h, WIDTH, WIDTH);
+        h_input(&c->h, WIDTH, WIDTH);
+    }
+    h_fill(&c->h, 0.3, ROWS * WIDTH);
+    c->x = calloc((ROWS + RD_SLACK_ROWS) * WIDTH, sizeof *c->x);
+    rd_philox_uniform(rd_key_make(9, RD_RNG_TEST, 0, 0), 0, ROWS * WIDTH, c->x);
+    for (int64_t i = 0; i < ROWS; i++) c->position[i] = i;
+}
+
+/* x + W2 drop(f(W1 norm(x))) for each block, or the norm behind the sum. */
+static rd_var *blocks_apply(blocks *c, const block_row *row, bool forget)
+{
+    rd_tape *t = c->h.tape;
+    const rd_layer_norm n = {.eps = 1e-5f};
+    rd_residual inside = {{.seed = 5, .keep = row->keep}, c->sample, c->position};
+    const rd_residual plain = {.drop = {.keep = 1.0f}};
+    rd_var *x = rd_tape_const(t, c->x, ROWS, WIDTH);
+    for (int l = 0; l < BLOCKS; l++) {
+        rd_var *gain = h_var(&c->h, 4 * l), *bias = h_var(&c->h, 4 * l + 1), *y = x;
+        if (!row->post) y = rd_op_layer_norm(t, &n, x, gain, bias);
+        rd_var *u = rd_op_linear(t, y, h_var(&c->h, 4 * l + 2), NULL);
+        if (forget && !row->post) rd_tape_forget(t, y);
+        rd_var *f = rd_op_activate(t, row->f, u);
+        inside.drop.site++;
+        rd_var *v = rd_op_residual(t, &inside, NULL, f);
+        rd_var *z = rd_op_linear(t, v, h_var(&c->h, 4 * l + 3), NULL);
+        if (forget) rd_tape_forget(t, v);
+        if (forget) rd_tape_forget(t, f);
+        z = rd_op_residual(t, &plain, x, z);
+        if (forget && row->post && l > 0) rd_tape_forget(t, x);
+        x = row->post ? rd_op_layer_norm(t, &n, z, gain, bias) : z;
+        c->forgotten = y;
+    }
+    return x;
+}
+
+static void test_forget(void **state)
+{
+    const block_row *row = *state;
+    float *v[2], *g[2];
+    size_t bytes = 0, used[2], whole[2], array = 0;
+    for (int k = 0; k < 2; k++) {
+        blocks c;
+        rd_status st = {0};
+        blocks_init(&c);
+        rd_var *y = blocks_apply(&c, row, k == 1), *loss = h_weighted(&c.h, &y, 1);
+        rd_tape_check(c.h.tape, &st);
+        must(&st);
+        v[k] = h_read(&c.h, y, false);
+        used[k] = rd_arena_used(rd_tape_device_arena(c.h.tape));
+        must_do(rd_tape_backward(c.h.tape, loss, &st), &st);
+        must_do(rd_params_sync_to_host(c.h.ps, RD_GRADS, &st), &st);
+        bytes = (size_t)rd_params_span(c.h.ps) * sizeof(float);
+        g[k] = malloc(bytes);
+        memcpy(g[k], test_grads(c.h.ps), bytes);
+        whole[k] = rd_arena_used(rd_tape_device_arena(c.h.tape));
+        array = rd_arena_bytes(rd_tape_device_arena(c.h.tape),
+                               (ROWS + RD_SLACK_ROWS) * WIDTH * sizeof(float));
+        h_free(&c.h);
+        free(c.x);
+    }
+    assert_memory_equal(v[0], v[1], ROWS * WIDTH * sizeof(float));
+    assert_memory_equal(g[0], g[1], bytes);
+    /* The first block's arrays are new memory, and so is what is in use at the end. */
+    if (!(used[1] + (size_t)((BLOCKS - 1) * row->spared) * array <= used[0]))
+        fail_msg("forward: %zu bytes, and %zu without; an array has %zu", used[1], used[0], array);
+    if (!(whole[1] < whole[0]))
+        fail_msg("with backward: %zu bytes, and %zu without", whole[1], whole[0]);
+    for (int k = 0; k < 2; k++) {
+        free(v[k]);
+        free(g[k]);
+    }
+}
+
+static void test_read_of_forgotten(void **state)
+{
+    blocks c;
+    rd_status st = {0};
+    (void)state;
+    blocks_init(&c);
+    assert_non_null(blocks_apply(&c, &block_rows[0], true));
+    assert_null(rd_op_activate(c.h.tape, RD_ACT_SILU, c.forgotten));
+    assert_int_equal(rd_tape_check(c.h.tape, &st), RD_EBUG);
+    assert_non_null(strstr(st.msg, "op 'activate': the values of input 0 are forgotten"));
+    h_free(&c.h);
+    free(c.x);
+}
+
+/* Without a backward pass, and for values that no op can compute again, nothing is forgotten. */
+static void test_not_forgotten(void **state)
+{
+    blocks c;
+    (void)state;
+    blocks_init(&c);
+    rd_tape_forget(c.h.tape, NULL);
+    rd_var *y = rd_op_linear(c.h.tape, rd_tape_const(c.h.tape, c.x, ROWS, WIDTH), h_var(&c.h, 2),
+                             NULL);
+    rd_tape_forget(c.h.tape, y);
+    assert_non_null(y->values);
+    rd_tape_reset(c.h.tape, false, false);
+    assert_non_null(blocks_apply(&c, &block_rows[1], true));
+    assert_non_null(c.forgotten->values);
+    h_free(&c.h);
+    free(c.x);
+}
+
 RD_TESTS("recompute", TEST(test_gradients), TEST(test_same_bytes), TEST(test_unused),
-         TEST(test_refused))
+         TEST(test_refused), TEST_ROWS(test_forget, block_rows), TEST(test_read_of_forgotten),
+         TEST(test_not_forgotten))
