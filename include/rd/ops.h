@@ -160,6 +160,9 @@ typedef enum rd_activation {
  * below 2e-36 may be 0. NaN stays NaN. */
 rd_var *rd_op_activate(rd_tape *t, rd_activation f, rd_var *x);
 
+/* Returns a b, element by element, for a and b of one shape. They may be the same variable. */
+rd_var *rd_op_multiply(rd_tape *t, rd_var *a, rd_var *b);
+
 typedef struct rd_residual {
     /* Row i: the mask is that of the row (sample[i], position[i]) of rd_philox_keep. */
     rd_dropout drop;

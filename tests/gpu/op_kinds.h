@@ -190,6 +190,20 @@ static void activate_apply(trial *t)
     give(t, rd_op_activate(t->h.tape, (rd_activation)t->c->size[2], some_rows(t)));
 }
 
+/* size: rows, columns, one variable as both factors. */
+static void multiply_declare(trial *t)
+{
+    for (int i = 0; i < (t->c->size[2] ? 1 : 2); i++)
+        matrix(t, t->c->size[0] ? t->c->size[0] : 1, t->c->size[1]);
+}
+static void multiply_apply(trial *t)
+{
+    rd_var *x[2] = {input(t, 0), input(t, t->c->size[2] ? 0 : 1)};
+    for (int i = 0; i < 2 && !t->c->size[0]; i++)
+        x[i] = rd_op_pick(t->h.tape, 1, &x[i], (const int64_t *[]){rows_in_order(t, 0)}, 0);
+    give(t, rd_op_multiply(t->h.tape, x[0], x[1]));
+}
+
 /* size: rows, columns, x is there. number: the probability to keep. */
 static void residual_declare(trial *t)
 {
@@ -566,6 +580,7 @@ static void cast_apply(trial *t)
 #define ATTEND .op = "attend", .declare = attend_declare, .apply = attend_apply
 #define SSRU .op = "ssru", .declare = ssru_declare, .apply = ssru_apply
 #define LAYER_NORM .op = "layer_norm", .declare = layer_norm_declare, .apply = layer_norm_apply
+#define MULTIPLY .op = "multiply", .declare = multiply_declare, .apply = multiply_apply
 #define ACTIVATE .op = "activate", .declare = activate_declare, .apply = activate_apply
 #define RESIDUAL_SUM .op = "residual", .declare = residual_declare, .apply = residual_apply
 #define POSITIONS .op = "positions", .declare = positions_declare, .apply = positions_apply

@@ -411,6 +411,110 @@ static void test_act_no_rows(void **state)
     }
 }
 
+/* ---- multiply ---- */
+typedef struct mul_case {
+    const char *name;
+    int64_t n, d;
+    bool square; /* both factors are one variable */
+} mul_case;
+
+static const mul_case mul_cases[] = {
+    {"product", 5, 7, false},
+    {"one number", 1, 1, false},
+    {"many", 130, 129, false},
+    {"square", 9, 13, true},
+};
+
+static double mul_reference(void *ctx)
+{
+    const rows_run *t = ctx;
+    double total = 0.0;
+    for (int64_t i = 0; i < t->n * t->d; i++)
+        total += (double)t->h.r[i] * t->h.x[t->in[0]][i] * t->h.x[t->in[1]][i];
+    return total;
+}
+
+static rd_var *mul_apply(rows_run *t)
+{
+    return rd_op_multiply(t->h.tape, h_var(&t->h, t->in[0]), h_var(&t->h, t->in[1]));
+}
+
+static void mul_init(rows_run *t, const void *test_case, int threads)
+{
+    const mul_case *c = test_case;
+    *t = (rows_run){.apply = mul_apply, .test_case = c, .n = c->n, .d = c->d};
+    h_init_as(&t->h, threads, false);
+    t->in[0] = t->in[1] = h_input(&t->h, c->n, c->d);
+    if (!c->square) t->in[1] = h_input(&t->h, c->n, c->d);
+    h_fill(&t->h, 2.0, c->n * c->d);
+}
+
+static void test_mul(void **state)
+{
+    rows_run t;
+    mul_init(&t, *state, 1);
+    rd_var *y = mul_apply(&t);
+    h_check(&t.h, h_weighted(&t.h, &y, 1), mul_reference, &t, TOLERANCE);
+    h_free(&t.h);
+}
+
+/* The gradient of the result becomes that of a factor, or is added to what it has. */
+static void test_mul_twice(void **state)
+{
+    (void)state;
+    for (int square = 0; square < 2; square++) {
+        rows_run t;
+        rd_status st = {0};
+        mul_init(&t, &mul_cases[square ? 3 : 0], 1);
+        const int64_t n = t.n * t.d;
+        static const int64_t order[] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+        rd_var *a = h_var(&t.h, t.in[0]), *b = h_var(&t.h, t.in[1]);
+        a = rd_op_pick(t.h.tape, 1, &a, (const int64_t *[]){order}, t.n);
+        b = square ? a : rd_op_pick(t.h.tape, 1, &b, (const int64_t *[]){order}, t.n);
+        rd_var *y[2] = {rd_op_multiply(t.h.tape, a, b), rd_op_multiply(t.h.tape, a, b)};
+        t.h.r = realloc(t.h.r, (size_t)(2 * n + 8) * sizeof *t.h.r);
+        memcpy(t.h.r + n, t.h.r, (size_t)n * sizeof *t.h.r);
+        must_do(rd_tape_backward(t.h.tape, h_weighted(&t.h, y, 2), &st), &st);
+        for (int k = 0; k < 2 - square; k++) {
+            const float *g = test_grads(t.h.ps) + t.h.p[t.in[k]]->offset;
+            for (int64_t i = 0; i < n; i++) {
+                const double want = 2.0 * (1 + square) * (double)t.h.r[i] * t.h.x[t.in[1 - k]][i];
+                if (!(fabs((double)g[i] - want) <= 1e-6 * (1.0 + fabs(want))))
+                    fail_msg("gradient %d of factor %d: %g, want %g", (int)i, k, (double)g[i],
+                             want);
+            }
+        }
+        h_free(&t.h);
+    }
+}
+
+static void test_mul_threads(void **state)
+{
+    (void)state;
+    rows_same_bytes(mul_init, &mul_cases[2]);
+}
+
+static void test_mul_no_rows(void **state)
+{
+    rows_run t;
+    (void)state;
+    mul_init(&t, &mul_cases[0], 1);
+    rows_check_none(&t, rd_op_multiply(t.h.tape, rows_none(&t, t.in[0]), rows_none(&t, t.in[1])));
+    h_free(&t.h);
+}
+
+static void test_mul_refused(void **state)
+{
+    rows_run t;
+    rd_status st = {0};
+    (void)state;
+    mul_init(&t, &mul_cases[0], 1);
+    assert_null(rd_op_multiply(t.h.tape, h_var(&t.h, t.in[0]), rows_none(&t, t.in[1])));
+    assert_int_equal(rd_tape_check(t.h.tape, &st), RD_EBUG);
+    assert_non_null(strstr(st.msg, "multiply: 5x7 does not fit 0x7"));
+    h_free(&t.h);
+}
+
 /* ---- residual ---- */
 typedef struct res_case {
     const char *name;
@@ -810,7 +914,9 @@ static void test_pos_refused(void **state)
 RD_TESTS("rows", TEST_ROWS(test_norm, norm_cases), TEST(test_norm_threads), TEST(test_norm_no_rows),
          TEST(test_norm_far_from_zero), TEST(test_norm_refused), TEST_ROWS(test_act, act_cases),
          TEST(test_act_twice), TEST(test_act_threads), TEST(test_act_known), TEST(test_act_tails),
-         TEST(test_act_far), TEST(test_act_no_rows), TEST_ROWS(test_res, res_cases),
+         TEST(test_act_far), TEST(test_act_no_rows), TEST_ROWS(test_mul, mul_cases),
+         TEST(test_mul_twice), TEST(test_mul_threads), TEST(test_mul_no_rows),
+         TEST(test_mul_refused), TEST_ROWS(test_res, res_cases),
          TEST_ROWS(test_res_results, res_cases), TEST(test_res_threads), TEST(test_res_place),
          TEST(test_res_no_rows), TEST(test_res_refused), TEST_ROWS(test_pos, pos_cases),
          TEST(test_pos_results), TEST(test_pos_known), TEST(test_pos_far), TEST(test_pos_threads),
