@@ -410,13 +410,24 @@ static const rd_model_key sockeye_keys[] = {
     {"tie_embeddings", "\"none\"", NULL},
     {"weight_init", "\"sockeye\"", NULL},
     {"optimizer", "\"adam\"", NULL},
-    {"learning_rate", "2e-4", "lr_policy piecewise_learning_rate_schedule use_decay"},
-    {"plateau_factor", "0.7", "lr_policy piecewise_learning_rate_schedule use_decay"},
-    {"plateau_patience", "8", "lr_policy piecewise_learning_rate_schedule use_decay"},
+    {"learning_rate", "2e-4", OWN_RATE},
+    {"lr_scaling", "\"none\"", NULL},
+    {"plateau_factor", "0.7", OWN_RATE},
+    {"plateau_patience", "8", OWN_RATE},
+    {"plateau_min_delta", "0", OWN_RATE},
+    {"plateau_restore", "true", OWN_RATE},
+    {"checkpoint_steps", "4000", "eval_frequency eval_epochs"},
+    {"best_monitor", "\"loss\"", NULL},
+    {"stop_patience", "32", NULL},
+/* What Sockeye's training command of 2018 and 2019 does without further flags: words as they are, a
+ * checkpoint of 4000 updates, and a constant rate that falls on a plateau of the loss. */
+#define OWN_RATE "lr_policy piecewise_learning_rate_schedule use_decay"
     {NULL}};
 
 #define RD_MODEL_TRANSFORMER(id, what, list)            \
     RD_MODEL(id) = {.name = #id,                        \
+    {"subword", "\"none\"", "subword_model"},
+    {"max_seq_len", "[99]", "bucket_src bucket_tgt"},
                     .about = what,                      \
                     .own = &group,                      \
                     .group = &rd_group_search,          \
