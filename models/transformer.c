@@ -11,7 +11,6 @@
 #include <string.h>
 
 typedef enum norm_place { NORM_PRE, NORM_POST } norm_place;
-typedef enum recompute { RECOMPUTE_NONE, RECOMPUTE_LAYER } recompute;
 typedef enum decoder_layer { LAYER_ATTENTION, LAYER_SSRU } decoder_layer;
 typedef enum smoothing_form { SMOOTH_UNIFORM, SMOOTH_FAIRSEQ } smoothing_form;
 typedef enum tie_embeddings { TIE_AUTO, TIE_ALL, TIE_TARGET, TIE_NONE } tie_embeddings;
@@ -19,8 +18,10 @@ typedef enum tie_embeddings { TIE_AUTO, TIE_ALL, TIE_TARGET, TIE_NONE } tie_embe
 static const char *const norm_places[] = {[NORM_PRE] = "pre", [NORM_POST] = "post", NULL};
 static const char *const decoder_layer_kinds[] = {
     [LAYER_ATTENTION] = "attention", [LAYER_SSRU] = "ssru", NULL};
-static const char *const recomputes[] = {
-    [RECOMPUTE_NONE] = "none", [RECOMPUTE_LAYER] = "layer", NULL};
+static const char *const recomputes[] = {[RD_TF_RECOMPUTE_NONE] = "none",
+                                         [RD_TF_RECOMPUTE_LAYER] = "layer",
+                                         [RD_TF_RECOMPUTE_NORMS] = "norms",
+                                         NULL};
 static const char *const activations[] = {
     [RD_ACT_RELU] = "relu",         [RD_ACT_RELU2] = "relu2", [RD_ACT_GELU_TANH] = "gelu_tanh",
     [RD_ACT_GELU_ERF] = "gelu_erf", [RD_ACT_SILU] = "silu",   NULL};
@@ -38,14 +39,14 @@ static const char *const inits[] = {
 typedef struct transformer_config {
     int64_t encoder_layers, decoder_layers, d_model, n_heads, ff_dim, max_positions;
     decoder_layer decoder_layer;
-    recompute recompute;
+    rd_tf_recompute recompute;
     norm_place norm;
     rd_activation activation;
     rd_tf_positions positions;
     rd_tf_init weight_init;
     tie_embeddings tie_embeddings;
     smoothing_form label_smoothing_form;
-    bool output_bias, attention_bias, embedding_scale;
+    bool output_bias, attention_bias, embedding_scale, gated_ff;
     double norm_eps, dropout_embedding, dropout_attention, dropout_residual, dropout_ff,
         label_smoothing;
     bool average_across_timesteps, pad_vocabs_to_eight;
@@ -76,6 +77,9 @@ static const rd_option rows[] = {
     RD_OPT_REAL(T, norm_eps, norm_eps, "1e-6", 1e-12, 1, "added to the variance in layer norms"),
     RD_OPT_ENUM(T, activation, activation, "\"relu\"", activations,
                 "activation of feed-forward blocks"),
+    RD_OPT_BOOL(T, gated_ff, gated_ff, "false",
+                "another product of the input multiplies the activation in feed-forward blocks: "
+                "ReGLU with relu, GEGLU with gelu, SwiGLU with silu"),
     RD_OPT_ENUM(T, positions, positions, "\"sockeye\"", position_types,
                 "positions of words. interleaved: sin, cos, sin, cos, as in the paper; sockeye: "
                 "the same, all sines first; t2t: those of tensor2tensor, fairseq and Marian; "
@@ -91,7 +95,8 @@ static const rd_option rows[] = {
     RD_OPT_BOOL(T, attention_bias, attention_bias, "false",
                 "biases in the projections of attention"),
     RD_OPT_ENUM(T, weight_init, weight_init, "\"fairseq\"", inits,
-                "initial weights: those of sockeye, marian or fairseq"),
+                "initial weights: those of sockeye, marian or fairseq. With fairseq's a table that "
+                "is also the output starts with a loss above ln(words), as there"),
     RD_OPT_REAL(T, dropout_embedding, dropout_embedding, "0.0", 0, 0.999,
                 "dropout of embeddings, before positions are added"),
     RD_OPT_REAL(T, dropout_attention, dropout_attention, "0.1", 0, 0.999,
@@ -104,9 +109,9 @@ static const rd_option rows[] = {
                 "share of the target's probability that all classes get"),
     RD_OPT_ENUM(T, label_smoothing_form, label_smoothing_form, "\"uniform\"", smoothing_forms,
                 "uniform: the share goes to all words; fairseq: to all but the right one"),
-    RD_OPT_ENUM(T, recompute, recompute, "\"none\"", recomputes,
-                "values that backward computes again, for less memory. layer: all inside layers; "
-                "results stay the same to the last bit"),
+    RD_OPT_ENUM(T, recompute, recompute, "\"norms\"", recomputes,
+                "values that backward computes again, for less memory. norms: those of layer norms "
+                "and activations; layer: all inside layers; results stay the same to the last bit"),
     RD_AVERAGE_ROW(T),
     RD_PAD_ROW(T),
     RD_OPT_END,
@@ -188,9 +193,11 @@ static rd_code declare_output(transformer *m, const rd_model_args *a, const rd_t
                               rd_status *st)
 {
     const int64_t V = sequence_vocab(m->c.pad_vocabs_to_eight, a->data->tgt_vocab_size);
+    const rd_init normal = {RD_INIT_NORMAL, 1.0 / sqrt((double)tc->d), 0, 0},
+                  glorot = {RD_INIT_GLOROT, 0, V, tc->d};
     if (m->c.tie_embeddings == TIE_NONE)
         RD_TRY(rd_params_add(a->params, "output_kernel", 2, (int64_t[]){V, tc->d},
-                             (rd_init){RD_INIT_GLOROT, 0, V, tc->d}, 0, &m->output, st));
+                             tc->init == RD_TF_FAIRSEQ ? normal : glorot, 0, &m->output, st));
     if (m->c.output_bias)
         RD_TRY(rd_params_add(a->params, "output_bias", 1, &V, (rd_init){RD_INIT_CONST, 0, 0, 0},
                              RD_PARAM_NO_DECAY, &m->output_bias, st));
@@ -213,8 +220,9 @@ static rd_code transformer_create(const rd_model_args *a, void **self, rd_status
                              .post_norm = c->norm == NORM_POST,
                              .attention_bias = c->attention_bias,
                              .ssru = c->decoder_layer == LAYER_SSRU,
-                             .recompute = c->recompute == RECOMPUTE_LAYER,
+                             .recompute = c->recompute,
                              .activation = c->activation,
+                             .gated = c->gated_ff,
                              .eps = c->norm_eps,
                              .keep_attention = 1.0 - c->dropout_attention,
                              .keep_residual = 1.0 - c->dropout_residual,
@@ -405,10 +413,15 @@ static const rd_model_key base_keys[] = {SIZES(6, 512, 8, 2048), RECIPE(7e-4, 40
 static const rd_model_key big_keys[] = {
     SIZES(6, 1024, 16, 4096), RECIPE(5e-4, 4000), {"dropout_residual", "0.3", NULL}, {NULL}};
 static const rd_model_key small_keys[] = {SIZES(3, 256, 8, 1024), RECIPE(1e-3, 1000), {NULL}};
+/* What Sockeye's training command of 2018 and 2019 does without further flags: words as they are, a
+ * checkpoint of 4000 updates, and a constant rate that falls on a plateau of the loss. */
+#define OWN_RATE "lr_policy piecewise_learning_rate_schedule use_decay"
 static const rd_model_key sockeye_keys[] = {
     SIZES(6, 512, 8, 2048),
     {"tie_embeddings", "\"none\"", NULL},
     {"weight_init", "\"sockeye\"", NULL},
+    {"subword", "\"none\"", "subword_model"},
+    {"max_seq_len", "[99]", "bucket_src bucket_tgt"},
     {"optimizer", "\"adam\"", NULL},
     {"learning_rate", "2e-4", OWN_RATE},
     {"lr_scaling", "\"none\"", NULL},
@@ -419,15 +432,10 @@ static const rd_model_key sockeye_keys[] = {
     {"checkpoint_steps", "4000", "eval_frequency eval_epochs"},
     {"best_monitor", "\"loss\"", NULL},
     {"stop_patience", "32", NULL},
-/* What Sockeye's training command of 2018 and 2019 does without further flags: words as they are, a
- * checkpoint of 4000 updates, and a constant rate that falls on a plateau of the loss. */
-#define OWN_RATE "lr_policy piecewise_learning_rate_schedule use_decay"
     {NULL}};
 
 #define RD_MODEL_TRANSFORMER(id, what, list)            \
     RD_MODEL(id) = {.name = #id,                        \
-    {"subword", "\"none\"", "subword_model"},
-    {"max_seq_len", "[99]", "bucket_src bucket_tgt"},
                     .about = what,                      \
                     .own = &group,                      \
                     .group = &rd_group_search,          \

@@ -28,7 +28,10 @@ rd_code rd_tf_rows_list(rd_arena *a, int64_t n, const int64_t *len, const int64_
                         rd_tf_rows *out, rd_status *st);
 
 /* ---- sizes and forms ---- */
-/* How matrices start. All are uniform in (-b, b), except the embeddings of RD_TF_FAIRSEQ. */
+/* How matrices start. All are uniform in (-b, b), except the embeddings of RD_TF_FAIRSEQ. With it,
+ * and a table that is also the output matrix, the first loss is above ln V: logits have variance 1,
+ * and the input word, which is a part of each row, has a logit of up to sqrt(d). That holds for
+ * fairseq, too. */
 typedef enum rd_tf_init {
     /* b = sqrt(6 / (inputs + outputs)) of each stored matrix, also where it holds several; a table
      * of embeddings that is no output matrix: b = 0.07. */
@@ -36,9 +39,17 @@ typedef enum rd_tf_init {
     /* b = sqrt(6 / (inputs + outputs)) of each square part of a matrix that holds several;
      * embeddings: b = sqrt(3 / d). */
     RD_TF_MARIAN,
-    /* As sockeye; embeddings: normal with standard deviation 1 / sqrt(d). */
+    /* b = sqrt(6 / (inputs + outputs)) of each square part, and that / sqrt(2) for queries, keys
+     * and values; embeddings and the output matrix: normal, with standard deviation 1 / sqrt(d). */
     RD_TF_FAIRSEQ
 } rd_tf_init;
+
+/* The values inside layers that backward computes again. */
+typedef enum rd_tf_recompute {
+    RD_TF_RECOMPUTE_NONE,
+    RD_TF_RECOMPUTE_LAYER, /* all */
+    RD_TF_RECOMPUTE_NORMS  /* those of norms, activations and their dropout */
+} rd_tf_recompute;
 
 /* What all layers of a model share. */
 typedef struct rd_tf_config {
@@ -50,8 +61,9 @@ typedef struct rd_tf_config {
     bool attention_bias; /* the projections of attention have biases */
     bool ssru;           /* causal stacks have recurrent units in place of self-attention */
     rd_activation activation;
-    bool recompute; /* backward computes each layer again, and no value inside a layer is kept */
-    double eps;     /* of norms */
+    bool gated; /* another product of the input multiplies the activation in feed-forward blocks */
+    rd_tf_recompute recompute;
+    double eps; /* of norms */
     /* Probabilities that dropout keeps an element: of attention weights; of the output of each
      * block, before it is added to its input; inside feed-forward blocks, after the activation. */
     double keep_attention, keep_residual, keep_ff;
@@ -104,9 +116,11 @@ typedef struct rd_tf_attention {
     uint32_t site_weights, site_out;
 } rd_tf_attention;
 
+/* y = drop(f(x W1 + b1) (x W3 + b3)) W2 + b2; without W3 the second factor is 1 (Shazeer 2020). */
 typedef struct rd_tf_ff {
     rd_tf_norm norm;
     rd_param *w1, *b1, *w2, *b2; /* (d, ff), (ff), (ff, d), (d) */
+    rd_param *w3, *b3;           /* (d, ff), (ff); NULL: no gate */
     uint32_t site_inside, site_out;
 } rd_tf_ff;
 

@@ -38,12 +38,11 @@ typedef struct tf_place {
     const rd_tf_config *c;
 } tf_place;
 
-/* Declares a matrix (rows, cols) that holds `parts` matrices side by side. */
+/* Declares a matrix (rows, cols). fan_out: number of outputs in the formula of its first values. */
 static rd_code tf_matrix(const tf_place *at, const char *name, int64_t rows, int64_t cols,
-                         int64_t parts, rd_param **out, rd_status *st)
+                         int64_t fan_out, rd_param **out, rd_status *st)
 {
     char full[160];
-    const int64_t fan_out = at->c->init == RD_TF_MARIAN ? cols / parts : cols;
     snprintf(full, sizeof full, "%s/%s", at->prefix, name);
     return rd_params_add(at->ps, full, 2, (int64_t[]){rows, cols},
                          (rd_init){RD_INIT_GLOROT, 0, rows, fan_out}, 0, out, st);
@@ -67,20 +66,27 @@ done:
     return st->code;
 }
 
+/* Returns fan_out of a matrix that makes `parts` of queries, keys and values. */
+static int64_t tf_fan_out(const rd_tf_config *c, int64_t parts)
+{
+    return c->d * (c->init == RD_TF_MARIAN ? 1 : c->init == RD_TF_FAIRSEQ ? 3 : parts);
+}
+
 static rd_code tf_attention_add(const tf_place *at, bool memory, uint32_t *site,
                                 rd_tf_attention *out, rd_status *st)
 {
     const int64_t d = at->c->d, parts = memory ? 1 : 3;
     const bool bias = at->c->attention_bias;
     RD_TRY(tf_norm_add(at, &out->norm, st));
-    RD_TRY(tf_matrix(at, memory ? "q_kernel" : "qkv_kernel", d, parts * d, parts, &out->qkv, st));
+    RD_TRY(tf_matrix(at, memory ? "q_kernel" : "qkv_kernel", d, parts * d, tf_fan_out(at->c, parts),
+                     &out->qkv, st));
     if (bias)
         RD_TRY(tf_vector(at, memory ? "q_bias" : "qkv_bias", parts * d, 0.0, &out->qkv_bias, st));
     if (memory) {
-        RD_TRY(tf_matrix(at, "kv_kernel", d, 2 * d, 2, &out->kv, st));
+        RD_TRY(tf_matrix(at, "kv_kernel", d, 2 * d, tf_fan_out(at->c, 2), &out->kv, st));
         if (bias) RD_TRY(tf_vector(at, "kv_bias", 2 * d, 0.0, &out->kv_bias, st));
     }
-    RD_TRY(tf_matrix(at, "out_kernel", d, d, 1, &out->out, st));
+    RD_TRY(tf_matrix(at, "out_kernel", d, d, d, &out->out, st));
     if (bias) RD_TRY(tf_vector(at, "out_bias", d, 0.0, &out->out_bias, st));
     out->site_weights = *site;
     out->site_out = *site + (uint32_t)at->c->n_heads;
@@ -93,8 +99,8 @@ static rd_code tf_ssru_add(const tf_place *at, uint32_t *site, rd_tf_ssru *out, 
 {
     const int64_t d = at->c->d;
     RD_TRY(tf_norm_add(at, &out->norm, st));
-    RD_TRY(tf_matrix(at, "kernel", d, d, 1, &out->kernel, st));
-    RD_TRY(tf_matrix(at, "gate_kernel", d, d, 1, &out->gate, st));
+    RD_TRY(tf_matrix(at, "kernel", d, d, d, &out->kernel, st));
+    RD_TRY(tf_matrix(at, "gate_kernel", d, d, d, &out->gate, st));
     RD_TRY(tf_vector(at, "gate_bias", d, 0.0, &out->gate_bias, st));
     out->site_out = (*site)++;
 done:
@@ -105,9 +111,13 @@ static rd_code tf_ff_add(const tf_place *at, uint32_t *site, rd_tf_ff *out, rd_s
 {
     const int64_t d = at->c->d, f = at->c->ff;
     RD_TRY(tf_norm_add(at, &out->norm, st));
-    RD_TRY(tf_matrix(at, "kernel1", d, f, 1, &out->w1, st));
+    RD_TRY(tf_matrix(at, "kernel1", d, f, f, &out->w1, st));
     RD_TRY(tf_vector(at, "bias1", f, 0.0, &out->b1, st));
-    RD_TRY(tf_matrix(at, "kernel2", f, d, 1, &out->w2, st));
+    if (at->c->gated) {
+        RD_TRY(tf_matrix(at, "gate_kernel", d, f, f, &out->w3, st));
+        RD_TRY(tf_vector(at, "gate_bias", f, 0.0, &out->b3, st));
+    }
+    RD_TRY(tf_matrix(at, "kernel2", f, d, d, &out->w2, st));
     RD_TRY(tf_vector(at, "bias2", d, 0.0, &out->b2, st));
     out->site_inside = (*site)++;
     out->site_out = (*site)++;
@@ -236,6 +246,24 @@ static rd_var *tf_linear(rd_tape *t, rd_var *x, rd_param *w, rd_param *b)
     return x ? rd_op_linear(t, x, rd_tape_param(t, w), rd_tape_param(t, b)) : NULL;
 }
 
+/* Frees values that backward computes again, if the model saves memory so. */
+static void tf_forget(rd_tape *t, const rd_tf_config *c, rd_var *x)
+{
+    if (c->recompute == RD_TF_RECOMPUTE_NORMS) rd_tape_forget(t, x);
+}
+
+/* Returns the norm of x, or x. */
+static rd_var *tf_block_input(rd_tape *t, const rd_tf_config *c, const rd_tf_norm *n, rd_var *x)
+{
+    return c->post_norm ? x : rd_tf_norm_apply(t, c, n, x);
+}
+
+/* Frees what tf_block_input returned. */
+static void tf_forget_norm(rd_tape *t, const rd_tf_config *c, rd_var *y)
+{
+    if (!c->post_norm) tf_forget(t, c, y);
+}
+
 rd_attend rd_tf_heads(const rd_tf_config *c, int64_t k_at)
 {
     const int64_t head = c->d / c->n_heads;
@@ -250,8 +278,9 @@ rd_attend rd_tf_heads(const rd_tf_config *c, int64_t k_at)
 
 rd_var *rd_tf_queries(rd_tape *t, const rd_tf_config *c, const rd_tf_attention *b, rd_var *x)
 {
-    return tf_linear(t, c->post_norm ? x : rd_tf_norm_apply(t, c, &b->norm, x), b->qkv,
-                     b->qkv_bias);
+    rd_var *y = tf_block_input(t, c, &b->norm, x), *q = tf_linear(t, y, b->qkv, b->qkv_bias);
+    tf_forget_norm(t, c, y);
+    return q;
 }
 
 rd_var *rd_tf_memory_keys(rd_tape *t, const rd_tf_attention *b, rd_var *memory)
@@ -263,8 +292,9 @@ rd_var *rd_tf_memory_keys(rd_tape *t, const rd_tf_attention *b, rd_var *memory)
 static rd_var *tf_sum(rd_tape *t, const rd_tf_config *c, const rd_tf_norm *norm, uint32_t site,
                       const rd_tf_rows *rows, uint64_t epoch, rd_var *x, rd_var *z)
 {
-    x = tf_residual(t, rows, tf_drop(c, site, c->keep_residual, epoch), x, z);
-    return c->post_norm ? rd_tf_norm_apply(t, c, norm, x) : x;
+    rd_var *y = tf_residual(t, rows, tf_drop(c, site, c->keep_residual, epoch), x, z);
+    if (c->post_norm) tf_forget(t, c, x);
+    return c->post_norm ? rd_tf_norm_apply(t, c, norm, y) : y;
 }
 
 rd_var *rd_tf_attended(rd_tape *t, const rd_tf_config *c, const rd_tf_attention *b,
@@ -278,9 +308,10 @@ rd_var *rd_tf_ssru_states(rd_tape *t, const rd_tf_config *c, const rd_tf_ssru *b
                           const rd_tf_rows *rows, rd_var *x, rd_var *before)
 {
     const rd_ssru a = {rows->n, rows->first, rows->len};
-    rd_var *y = c->post_norm ? x : rd_tf_norm_apply(t, c, &b->norm, x);
-    rd_var *u = tf_linear(t, y, b->kernel, NULL);
-    return rd_op_ssru(t, &a, u, tf_linear(t, y, b->gate, b->gate_bias), before);
+    rd_var *y = tf_block_input(t, c, &b->norm, x), *u = tf_linear(t, y, b->kernel, NULL),
+           *z = tf_linear(t, y, b->gate, b->gate_bias);
+    tf_forget_norm(t, c, y);
+    return rd_op_ssru(t, &a, u, z, before);
 }
 
 rd_var *rd_tf_ssru_out(rd_tape *t, const rd_tf_config *c, const rd_tf_ssru *b,
@@ -293,10 +324,16 @@ rd_var *rd_tf_ssru_out(rd_tape *t, const rd_tf_config *c, const rd_tf_ssru *b,
 rd_var *rd_tf_ff_apply(rd_tape *t, const rd_tf_config *c, const rd_tf_ff *b, const rd_tf_rows *rows,
                        uint64_t epoch, rd_var *x)
 {
-    rd_var *y = c->post_norm ? x : rd_tf_norm_apply(t, c, &b->norm, x);
-    y = rd_op_activate(t, c->activation, tf_linear(t, y, b->w1, b->b1));
-    y = tf_residual(t, rows, tf_drop(c, b->site_inside, c->keep_ff, epoch), NULL, y);
-    return tf_sum(t, c, &b->norm, b->site_out, rows, epoch, x, tf_linear(t, y, b->w2, b->b2));
+    rd_var *y = tf_block_input(t, c, &b->norm, x), *u = tf_linear(t, y, b->w1, b->b1),
+           *gate = b->w3 ? tf_linear(t, y, b->w3, b->b3) : NULL;
+    tf_forget_norm(t, c, y);
+    rd_var *f = rd_op_activate(t, c->activation, u), *p = b->w3 ? rd_op_multiply(t, f, gate) : f,
+           *v = tf_residual(t, rows, tf_drop(c, b->site_inside, c->keep_ff, epoch), NULL, p),
+           *z = tf_linear(t, v, b->w2, b->b2);
+    tf_forget(t, c, v);
+    tf_forget(t, c, p);
+    tf_forget(t, c, f);
+    return tf_sum(t, c, &b->norm, b->site_out, rows, epoch, x, z);
 }
 
 /* Records an attention block. memory NULL: self-attention. */
@@ -350,8 +387,9 @@ rd_var *rd_tf_stack_apply(rd_tape *t, const rd_tf_stack *s, const rd_tf_rows *ro
     if (of) a.of = *of;
     for (a.l = 0; a.l < s->n_layers; a.l++) {
         rd_var *const in[] = {x, memory};
-        x = s->c.recompute ? rd_tape_recompute(t, tf_layer, &a, sizeof a, in, memory ? 2 : 1)
-                           : tf_layer(t, &a, in);
+        x = s->c.recompute == RD_TF_RECOMPUTE_LAYER
+                ? rd_tape_recompute(t, tf_layer, &a, sizeof a, in, memory ? 2 : 1)
+                : tf_layer(t, &a, in);
     }
     return s->last.gain ? rd_tf_norm_apply(t, &s->c, &s->last, x) : x;
 }
@@ -362,7 +400,7 @@ double rd_tf_stack_elements(const rd_tf_stack *s, double *of_memory)
     *of_memory = 0.0;
     for (int l = 0; l < s->n_layers; l++) {
         const rd_tf_layer *y = &s->layer[l];
-        n += (double)(y->ff.w1->n + y->ff.w2->n);
+        n += (double)(y->ff.w1->n + y->ff.w2->n + (y->ff.w3 ? y->ff.w3->n : 0));
         n += (double)(y->ssru.kernel ? y->ssru.kernel->n + y->ssru.gate->n
                                      : y->self.qkv->n + y->self.out->n);
         if (!y->memory.out) continue;

@@ -53,6 +53,8 @@ def cases():
         "ssru_pre": (config("pre", "sockeye", "relu", (1, 2), decoder_layer="ssru", label_smoothing=0.1), V_T, V_T),
         "ssru_post": (config("post", "t2t", "gelu_erf", (1, 1), size=(9, 3, 7), decoder_layer="ssru", attention_bias=True,
                              tie_embeddings="none"), V_S, V_T),
+        "gated_pre": (config("pre", "sockeye", "silu", (1, 2), gated_ff=True, label_smoothing=0.1), V_T, V_T),
+        "gated_post": (config("post", "t2t", "relu", (1, 1), size=(9, 3, 7), gated_ff=True), V_S, V_T),
     }
 
 

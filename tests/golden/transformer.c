@@ -5,7 +5,7 @@
  * 1 + p_n. Matrices count as [outputs][inputs], row by row. Two sentences, one layer on each side,
  * width 8, two heads. Losses and logits agree to 1e-5, the norm of the gradient to 1e-4.
  *
- * Layers that backward computes again give the same bytes as layers whose values are kept.
+ * Values that backward computes again give the same bytes as values that are kept.
  *
  * seq2seq.c compares all gradients, updates and searches. */
 #include "rd/model.h"
@@ -369,7 +369,86 @@ static void test_dropout(void **state)
     }
 }
 
-/* ---- layers that backward computes again ---- */
+/* ---- initial values ---- */
+
+enum { INIT_D = 64, INIT_V = 400 };
+
+typedef struct init_row {
+    const char *name, *init;
+    /* Largest value of a matrix: sqrt(6 / (this times d)). */
+    double qkv, q, kv, out;
+    double table; /* root mean square of the table of embeddings */
+} init_row;
+
+/* Sockeye's table is the output matrix, too: b = sqrt(6 / (V + d)), and b / sqrt(3) is the root of
+ * the mean square. */
+static init_row init_rows[] = {
+    {"init: sockeye", "sockeye", 4, 2, 3, 2, 0.065653216},
+    {"init: marian", "marian", 2, 2, 2, 2, 0.125},
+    {"init: fairseq", "fairseq", 4, 4, 4, 2, 0.125},
+};
+
+static void largest(const fixture *f, const char *name, double want)
+{
+    const rd_param *p = rd_params_find(f->ps, name);
+    double most = 0.0;
+    if (!p) fail_msg("the model has no parameter '%s'", name);
+    for (int64_t i = 0; i < p->n; i++) {
+        const double w = fabs((double)test_values(f->ps)[p->offset + i]);
+        if (w > most) most = w;
+    }
+    if (!(most <= want * 1.000001 && most > 0.99 * want))
+        fail_msg("%s: the largest value is %.6g, want %.6g", name, most, want);
+}
+
+static double root_mean_square(const fixture *f, const char *name)
+{
+    const rd_param *p = rd_params_find(f->ps, name);
+    double sum = 0.0;
+    if (!p) fail_msg("the model has no parameter '%s'", name);
+    for (int64_t i = 0; i < p->n; i++) {
+        const double w = (double)test_values(f->ps)[p->offset + i];
+        sum += w * w;
+    }
+    return sqrt(sum / (double)p->n);
+}
+
+static double init_bound(double fans)
+{
+    return sqrt(6.0 / (fans * INIT_D));
+}
+
+static void test_init(void **state)
+{
+    const init_row *row = *state;
+    fixture f;
+    rd_status st = {0};
+    char text[512];
+    for (int tied = 1; tied >= 0; tied--) {
+        snprintf(text, sizeof text,
+                 "{\"model\": \"transformer\", \"encoder_layers\": 1, \"decoder_layers\": 1,"
+                 " \"d_model\": %d, \"n_heads\": 4, \"ff_dim\": %d, \"weight_init\": \"%s\","
+                 " \"tie_embeddings\": \"%s\"}",
+                 INIT_D, 3 * INIT_D, row->init, tied ? "all" : "none");
+        open_model(&f, text, INIT_V, INIT_V);
+        must_do(rd_params_seal(f.ps, 1, NAN, &st), &st);
+        largest(&f, "encoder/layer0/attention/qkv_kernel", init_bound(row->qkv));
+        largest(&f, "decoder/layer0/memory/q_kernel", init_bound(row->q));
+        largest(&f, "decoder/layer0/memory/kv_kernel", init_bound(row->kv));
+        largest(&f, "decoder/layer0/memory/out_kernel", init_bound(row->out));
+        largest(&f, "decoder/layer0/ff/kernel1", init_bound(4));
+        near(root_mean_square(&f, tied ? "embedding" : "tgt_embedding"),
+             tied || strcmp(row->init, "sockeye") != 0 ? row->table : 0.07 / sqrt(3.0), 0.02,
+             "the table");
+        if (!tied)
+            near(root_mean_square(&f, "output_kernel"),
+                 strcmp(row->init, "fairseq") == 0 ? row->table : init_rows[0].table, 0.02,
+                 "the output matrix");
+        close_model(&f);
+    }
+}
+
+/* ---- values that backward computes again ---- */
 
 enum { MANY = 9, MOST_WORDS = 40, MOST_CALLS = 256 };
 
@@ -443,37 +522,43 @@ static trained train(const char *form, const char *recompute, int words)
 typedef struct recompute_row {
     const char *name, *form;
     int words;
+    double norms; /* share of the memory that is left with norms */
 } recompute_row;
 
 static recompute_row recompute_rows[] = {
-    {"recompute: pre", "", 40},
-    {"recompute: post, biases", ", \"norm\": \"post\", \"attention_bias\": true", 33},
-    {"recompute: recurrent units", ", \"decoder_layer\": \"ssru\"", 40},
+    {"recompute: pre", "", 40, 0.88},
+    {"recompute: post, biases", ", \"norm\": \"post\", \"attention_bias\": true", 33, 0.90},
+    {"recompute: recurrent units", ", \"decoder_layer\": \"ssru\"", 40, 0.88},
     {"recompute: gelu, nothing tied",
      ", \"activation\": \"gelu_tanh\", \"tie_embeddings\": \"none\", \"positions\": \"learned\"",
-     25},
+     25, 0.87},
     /* Attention has a shorter way for one query outside of training. */
-    {"recompute: one target word", "", 3},
+    {"recompute: one target word", "", 3, 1.0},
 };
 
 /* Loss and gradients have the same bytes; each parameter is reported once, in the same order; and
  * long sentences need half of the memory. */
-static void test_recompute(void **state)
+static void check_recompute(const recompute_row *row, const char *how, double most)
 {
-    const recompute_row *row = *state;
-    const trained a = train(row->form, "none", row->words),
-                  b = train(row->form, "layer", row->words);
+    const trained a = train(row->form, "none", row->words), b = train(row->form, how, row->words);
     assert_true(a.loss == b.loss);
     assert_int_equal(a.bytes, b.bytes);
     assert_memory_equal(a.grads, b.grads, a.bytes);
     assert_int_equal(a.ready.n, b.ready.n);
     assert_memory_equal(a.ready.index, b.ready.index, (size_t)a.ready.n * sizeof *a.ready.index);
-    if (row->words > MANY && !(b.memory < a.memory / 2))
-        fail_msg("%zu bytes with recompute, %zu without", b.memory, a.memory);
+    if (row->words > MANY && !((double)b.memory < most * (double)a.memory))
+        fail_msg("%zu bytes with recompute %s, %zu without", b.memory, how, a.memory);
     free(a.grads);
     free(b.grads);
 }
 
+static void test_recompute(void **state)
+{
+    const recompute_row *row = *state;
+    check_recompute(row, "layer", 0.5);
+    check_recompute(row, "norms", row->norms);
+}
+
 RD_TESTS("golden transformer", TEST(test_losses), TEST(test_gradient), TEST(test_logits),
          TEST(test_int8), TEST(test_dropout), TEST_ROWS(count_parameters, count_rows),
-         TEST_ROWS(test_recompute, recompute_rows))
+         TEST_ROWS(test_init, init_rows), TEST_ROWS(test_recompute, recompute_rows))

@@ -66,6 +66,8 @@ class Model:
     def feed(self, at, x):
         w = self.w
         y = activation(self.c["activation"], x @ w[at + "/kernel1"] + w[at + "/bias1"])
+        if at + "/gate_kernel" in w:
+            y = y * (x @ w[at + "/gate_kernel"] + w[at + "/gate_bias"])
         return y @ w[at + "/kernel2"] + w[at + "/bias2"]
 
     def unit(self, at, x):

@@ -79,7 +79,10 @@ def shapes(c, v_s, v_t):
             if side == "decoder":
                 out.update(attention_shapes(c, at + "/memory", (("q", 1), ("kv", 2), ("out", 1))))
             out.update(norm_shapes(at + "/ff", d))
-            out.update({at + "/ff/kernel1": (d, f), at + "/ff/bias1": (f,), at + "/ff/kernel2": (f, d), at + "/ff/bias2": (d,)})
+            out.update({at + "/ff/kernel1": (d, f), at + "/ff/bias1": (f,)})
+            if c.get("gated_ff"):
+                out.update({at + "/ff/gate_kernel": (d, f), at + "/ff/gate_bias": (f,)})
+            out.update({at + "/ff/kernel2": (f, d), at + "/ff/bias2": (d,)})
         if c["norm"] == "pre":
             out.update(norm_shapes(side, d))
     if tied == "none":
@@ -145,6 +148,8 @@ def module_weights(c, p):
                 norm(to + ".norm2", at + "/memory")
             norm(to + (".norm3" if side == "decoder" else ".norm2"), at + "/ff")
             linear(to + ".linear1.weight", to + ".linear1.bias", [at + "/ff/kernel1"], [at + "/ff/bias1"], None)
+            if c.get("gated_ff"):
+                linear(to + ".gate.weight", to + ".gate.bias", [at + "/ff/gate_kernel"], [at + "/ff/gate_bias"], None)
             linear(to + ".linear2.weight", to + ".linear2.bias", [at + "/ff/kernel2"], [at + "/ff/bias2"], None)
         if c["norm"] == "pre":
             norm(side + ".norm", side)
@@ -159,6 +164,9 @@ def logits(c, p, x, x_len, y):
                                   norm_first=c["norm"] == "pre", batch_first=True, dtype=first.dtype)
     if c["norm"] == "post":
         module.encoder.norm = module.decoder.norm = None
+    for layer in (*module.encoder.layers, *module.decoder.layers) if c.get("gated_ff") else ():
+        layer.gate = torch.nn.Linear(c["d_model"], c["ff_dim"], dtype=first.dtype)
+        layer._ff_block = lambda x, own=layer: own.linear2(ACTIVATIONS[c["activation"]](own.linear1(x)) * own.gate(x))
     for layer in module.decoder.layers if has_units(c) else ():
         layer.self_attn = Unit(c["d_model"], first.dtype)
         layer._sa_block = lambda x, *masks, unit=layer.self_attn, **more: unit(x)
