@@ -29,6 +29,7 @@ static const char *const part_file[N_PARTS] = {"subword.model",         "vocab.s
                                                "subword.target.pieces", "subword.glossaries"};
 static const char shared_file[] = "vocab.txt";
 static const char *const side_word[2] = {"source", "target"};
+static const char both[] = "both sides";
 
 /* The kit as bytes, on its way from rank 0 to the others. */
 typedef struct kit_bytes {
@@ -290,6 +291,7 @@ rd_code rd_text_counts_differ(const rd_text_files *files, const rd_side *side,
 typedef struct kit_scan {
     int64_t lines[2];
     uint64_t hash[2];
+    bool cr[2]; /* the first line has a CR inside */
 } kit_scan;
 
 static rd_code scan_side(const rd_text_kit_args *a, int side, kit_scan *k, rd_status *st)
@@ -306,6 +308,7 @@ static rd_code scan_side(const rd_text_kit_args *a, int side, kit_scan *k, rd_st
         if (!line) break;
         n = rd_utf8_rstrip(line, n);
         k->hash[side] = rd_hash(k->hash[side], line, n);
+        if (i == 0) k->cr[side] = memchr(line, '\r', n) != NULL;
         rd_progress_at(&p, i, rd_lines_bytes(l));
     }
     k->lines[side] = i;
@@ -320,6 +323,12 @@ static rd_code scan_text(const rd_text_kit_args *a, kit_scan *k, rd_status *st)
     char name[RD_FILES_NAME];
     *k = (kit_scan){0};
     for (int s = 0; s < 2; s++) RD_TRY(scan_side(a, s, k, st));
+    for (int s = 0; s < 2; s++)
+        if (k->cr[s] && k->lines[s] == 1)
+            return rd_fail(st, RD_EDATA,
+                           "%s is one line with CRs inside: its lines end in CR alone; convert it "
+                           "with tr '\\r' '\\n'",
+                           rd_text_files_name(&a->files[s], name));
     if (k->lines[0] != k->lines[1]) return rd_text_counts_differ(a->files, NULL, k->lines, st);
     if (k->lines[0] == 0)
         return rd_fail(st, RD_EDATA, "%s is empty; it needs one sentence a line",
@@ -459,6 +468,11 @@ done:
     return st->code;
 }
 
+static const char *article(const char *what)
+{
+    return strcmp(what, both) == 0 ? "" : "the ";
+}
+
 static void report_counted(const rd_text_kit_args *a, const char *what, const rd_counted *n,
                            int64_t unfit)
 {
@@ -469,8 +483,8 @@ static void report_counted(const rd_text_kit_args *a, const char *what, const rd
             n->total > 0 ? 100.0 * (double)n->covered / (double)n->total : 0.0,
             rd_commas((double)n->total, total));
     if (unfit > 0)
-        rd_warn(a->log, "%" PRId64 " word%s of the %s with a TAB or CR inside stay%s unknown",
-                unfit, RD_S(unfit), what, unfit == 1 ? "s" : "");
+        rd_warn(a->log, "%" PRId64 " word%s of %s%s with a TAB or CR inside stay%s unknown", unfit,
+                RD_S(unfit), article(what), what, unfit == 1 ? "s" : "");
 }
 
 static rd_code write_counted(const rd_text_kit_args *a, const rd_word_counts *c, const char *what,
@@ -482,9 +496,9 @@ static rd_code write_counted(const rd_text_kit_args *a, const rd_word_counts *c,
     if (n.distinct == 0) return rd_fail(st, RD_EDATA, "the training text, %s, has no word", what);
     if (n.words == 0)
         return rd_fail(st, RD_EDATA,
-                       "no word of the %s occurs %" PRId64
+                       "no word of %s%s occurs %" PRId64
                        " times, so there is no vocabulary; lower word_min_count",
-                       what, a->rules.word_min_count);
+                       article(what), what, a->rules.word_min_count);
 done:
     return st->code;
 }
@@ -539,7 +553,7 @@ static rd_code count_words(const rd_text_kit_args *a, kit_bytes *b, rd_status *s
         if (s == 0) RD_TRY(rd_word_counts_new(&c, st));
     }
     if (!a->rules.shared_vocab) goto done;
-    RD_TRY(write_counted(a, c, "both sides", &b->part[SOURCE], st));
+    RD_TRY(write_counted(a, c, both, &b->part[SOURCE], st));
     rd_strbuf_add(&b->part[TARGET], b->part[SOURCE].s, b->part[SOURCE].n);
     if (b->part[TARGET].failed) (void)kit_no_memory(st);
 done:
