@@ -168,7 +168,7 @@ static rd_code residual_backward(rd_call *c, rd_status *st)
 /* A sum would ask for its inputs again, and they for theirs, down to the first layer. */
 static bool residual_again(const rd_call *c)
 {
-    return !c->in[0] && !residual_by_sign(c);
+    return !c->in[0];
 }
 
 RD_OP(residual) = {

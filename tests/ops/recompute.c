@@ -299,6 +299,12 @@ static void test_not_forgotten(void **state)
                              NULL);
     rd_tape_forget(c.h.tape, y);
     assert_non_null(y->values);
+    /* A sum would ask for both of its inputs again. */
+    const rd_residual plain = {.drop = {.keep = 1.0f}};
+    rd_var *x = rd_tape_const(c.h.tape, c.x, ROWS, WIDTH);
+    y = rd_op_residual(c.h.tape, &plain, x, rd_op_activate(c.h.tape, RD_ACT_SILU, y));
+    rd_tape_forget(c.h.tape, y);
+    assert_non_null(y->values);
     rd_tape_reset(c.h.tape, false, false);
     assert_non_null(blocks_apply(&c, &block_rows[1], true));
     assert_non_null(c.forgotten->values);

@@ -7,7 +7,7 @@ odd.txt has what texts hold apart from plain words: other spaces, marks of subwo
 control characters. odd.codes and odd.pieces are subword-nmt's, learned from that text and applied to it. odd.vocab has
 the pieces that occur three times or more, with their counts, and odd.glossaries has patterns; odd.limited has the pieces
 with that vocabulary (--vocabulary, --vocabulary-threshold 3), odd.glossed with the patterns (--glossaries), odd.both with
-both. points.txt has characters at random, of those that Unicode 14 has.
+both. twice.* are a small case of the same kind. points.txt has characters at random, of those that Unicode 14 has.
 
 The tokenizers are trained by Hugging Face's tokenizers from odd.txt. bytes.json is GPT-2's form, with vocab.json and
 merges.txt beside it. llama.json has a pattern of its own, ignore_merges, and added tokens. NAME.ids has the ids of
@@ -91,6 +91,16 @@ def limited(text, codes, pieces):
         return "".join(model.process_line(line) for line in io.StringIO(text, newline="\n"))
 
     return vocab, apply(vocab=vocab), apply(glossaries=GLOSSARIES), apply(vocab=vocab, glossaries=GLOSSARIES)
+
+
+# Two merges make abc. The piece in front of a glossary is looked for without its mark.
+TWICE = dict(codes="#version: 0.2\na b\nb c\nab c\na bc\nabc d</w>\na b</w>\n", glossaries="x\n",
+             vocab="a@@ 9\nbc@@ 9\nd 9\nab 9\nx@@ 9\n", txt="abcd xabcd\nabxab ab\n" + "abcxd bcd\n" * 30)
+
+
+def twice():
+    model = BPE(io.StringIO(TWICE["codes"]), vocab=read_vocabulary(io.StringIO(TWICE["vocab"]), 3), glossaries=["x"])
+    return "".join(model.process_line(line) for line in io.StringIO(TWICE["txt"]))
 
 
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
@@ -225,6 +235,8 @@ def main():
     write("odd.glossaries", "\n".join(GLOSSARIES) + "\n")
     for name, made in zip(("vocab", "limited", "glossed", "both"), limited(text, codes, pieces)):
         write("odd." + name, made)
+    for name, made in dict(TWICE, both=twice()).items():
+        write("twice." + name, made)
     write("points.txt", points_text())
     assert tokenizers.__version__ == "0.23.3" and tiktoken.__version__ == "0.14.0"
     assert sentencepiece.__version__ == "0.2.3"

@@ -37,6 +37,9 @@ static const struct golden limited[] = {
     {"both", "tests/unit/subword/odd.txt", "tests/unit/subword/odd.codes",
      "tests/unit/subword/odd.both", 150, "tests/unit/subword/odd.vocab",
      "tests/unit/subword/odd.glossaries"},
+    {"a piece that two merges make", "tests/unit/subword/twice.txt",
+     "tests/unit/subword/twice.codes", "tests/unit/subword/twice.both", 6,
+     "tests/unit/subword/twice.vocab", "tests/unit/subword/twice.glossaries"},
 };
 
 static void check_learned(void **state)
