@@ -61,5 +61,7 @@ void rd_hparams_end(rd_strbuf *content, int status, double wall);
 /* Appends a PNG file of w x h pixels, 8 bits per channel. channels: 1 (grey),
  * 3 (RGB) or 4 (RGBA). */
 void rd_png(rd_strbuf *out, int w, int h, int channels, const uint8_t *pixels);
+/* Does the same, compressed. */
+void rd_png_packed(rd_strbuf *out, int w, int h, int channels, const uint8_t *pixels);
 
 #endif

@@ -1,7 +1,9 @@
-/* png.c -- writes PNG files with deflate blocks that are stored, not compressed. Images in event
- * files are few and small, and a library for them would be large. */
+/* png.c -- writes PNG files. Those in event files have deflate blocks that are stored, not
+ * compressed, so their bytes do not depend on the version of zlib. */
 #include "events_impl.h"
+#include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 /* Returns the CRC-32 of zip and PNG (reflected 0xEDB88320). It works on four bits at a time: a
  * table of 16 numbers is short enough to be read. */
@@ -58,7 +60,19 @@ static void zlib_stored(rd_strbuf *out, const unsigned char *p, size_t n)
     rd_strbuf_add(out, sum, 4);
 }
 
-void rd_png(rd_strbuf *out, int w, int h, int channels, const uint8_t *pixels)
+static void zlib_packed(rd_strbuf *out, const unsigned char *p, size_t n)
+{
+    uLongf bytes = compressBound((uLong)n);
+    unsigned char *to = malloc(bytes);
+    if (to && compress2(to, &bytes, p, (uLong)n, 9) == Z_OK)
+        rd_strbuf_add(out, to, bytes);
+    else
+        out->failed = true;
+    free(to);
+}
+
+static void png_file(rd_strbuf *out, int w, int h, int channels, const uint8_t *pixels,
+                     void (*pack)(rd_strbuf *out, const unsigned char *p, size_t n))
 {
     const unsigned char color_type = channels == 1 ? 0 : channels == 3 ? 2 : 6;
     unsigned char head[13] = {[8] = 8, [9] = color_type};
@@ -70,7 +84,7 @@ void rd_png(rd_strbuf *out, int w, int h, int channels, const uint8_t *pixels)
         rd_strbuf_add(&rows, "", 1); /* filter 0: none */
         rd_strbuf_add(&rows, pixels + (size_t)y * row, row);
     }
-    zlib_stored(&compressed, (const unsigned char *)rd_strbuf_str(&rows), rows.n);
+    pack(&compressed, (const unsigned char *)rd_strbuf_str(&rows), rows.n);
     rd_strbuf_add(out, "\x89PNG\r\n\x1a\n", 8);
     png_chunk(out, "IHDR", head, sizeof head);
     png_chunk(out, "IDAT", rd_strbuf_str(&compressed), compressed.n);
@@ -78,4 +92,14 @@ void rd_png(rd_strbuf *out, int w, int h, int channels, const uint8_t *pixels)
     out->failed = out->failed || rows.failed || compressed.failed;
     rd_strbuf_release(&rows);
     rd_strbuf_release(&compressed);
+}
+
+void rd_png(rd_strbuf *out, int w, int h, int channels, const uint8_t *pixels)
+{
+    png_file(out, w, h, channels, pixels, zlib_stored);
+}
+
+void rd_png_packed(rd_strbuf *out, int w, int h, int channels, const uint8_t *pixels)
+{
+    png_file(out, w, h, channels, pixels, zlib_packed);
 }
