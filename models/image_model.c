@@ -75,6 +75,7 @@ rd_code rd_image_model_loss(void *self, rd_tape *t, const rd_batch *b, rd_loss_o
     out->argmax = r.argmax;
     out->rank = r.rank;
     out->probability = r.probability;
+    out->logits = r.logits;
     return RD_OK;
 }
 

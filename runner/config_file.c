@@ -151,6 +151,14 @@ static rd_code check_owners(const rd_config *c, rd_strbuf *notices, rd_status *s
     return rd_config_check_owners(c, owners, rd_option_owners(c, owners), notices, st);
 }
 
+/* Does the model classify images? Then --input is no text. */
+static bool classifies(const rd_config *c)
+{
+    const char *name = json_string_value(rd_config_get(c, "model"));
+    const rd_model_def *m = name ? rd_model_find(name) : NULL;
+    return m && m->unit && !m->decode;
+}
+
 /* Names all keys that are missing, before the parts of the run read theirs one after the other. */
 static rd_code all_required(const rd_config *c, const rd_cli *cli, rd_status *st)
 {
@@ -218,7 +226,7 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
             (void)rd_config_put(*out, "learning_rate", json_real(cli->lr), "--lr", st);
         if (st->code == RD_OK && cli->seed_given)
             (void)rd_config_put(*out, "seed", json_integer((json_int_t)cli->seed), "--seed", st);
-        if (st->code == RD_OK && cli->input && cli->input[0])
+        if (st->code == RD_OK && cli->input && cli->input[0] && !classifies(*out))
             (void)rd_config_put(*out, "source_file_test", json_string(cli->input), "--input", st);
         if (st->code == RD_OK && cli->mode_bit == RD_MODE_BENCH)
             (void)bench_flags(*out, cli, &notices, st);

@@ -115,6 +115,9 @@ typedef struct rd_dataset_args {
     const char *logdir; /* log folder: what is made of the data is kept there; NULL: none */
     const char
         *weights; /* file or log folder of weights from elsewhere, whose ids count; or NULL */
+    /* Infer mode, images: the samples come from `feed`, and have the classes and the size of this
+     * one, which is borrowed during the call. NULL: the config's data. */
+    const rd_data_spec *like;
 } rd_dataset_args;
 
 /* A kind of dataset. Functions take what open stored in *self; i is a sample id, 0 .. count - 1. */
@@ -187,8 +190,14 @@ typedef struct rd_dataset_def {
 
     /* Replaces the samples by the lines of a text, which is borrowed during the call. Infer mode
      * alone. lines_before: number of lines of the texts before, for messages. Not collective; all
-     * ranks call it with the same text. NULL: the dataset reads no text. */
+     * ranks call it with the same text. NULL: the dataset reads no text. Images: the text consists
+     * of paths that each end with '\0', and rd_dataset_args.like is needed. */
     rd_code (*feed)(void *self, const char *text, size_t n, int64_t lines_before, rd_status *st);
+
+    /* Returns what is wrong with image i, which came from `feed` and was fetched; NULL: nothing.
+     * *unusable: nothing of it could be decoded, and grey replaces it. Borrowed until the next
+     * feed. The function may be NULL. */
+    const char *(*trouble)(void *self, int64_t i, bool *unusable);
 } rd_dataset_def;
 
 /* Begins the definition of a dataset: RD_DATASET(id) = {...}; in a file of runner/data/datasets.

@@ -11,6 +11,7 @@
 
 #include "rd/image.h"
 #include "rd/options.h"
+#include "rd/search.h"
 
 RD_C_BEGIN
 
@@ -29,6 +30,8 @@ typedef enum rd_resnet_version { RD_RESNET_V1, RD_RESNET_V1_5 } rd_resnet_versio
 typedef struct rd_image_config {
     rd_kernel_init initializer; /* set if has_initializer */
     double label_smoothing;
+    int64_t top_k;                  /* infer mode: number of classes of each image */
+    rd_output_format output_format; /* set if has_output_format */
 
     /* The keys of the resnets. */
 
@@ -45,7 +48,7 @@ typedef struct rd_image_config {
 
     /* Whether the config has the key. */
 
-    bool has_initializer, has_depth, has_resnet_version;
+    bool has_initializer, has_depth, has_resnet_version, has_output_format;
 } rd_image_config;
 /* The keys of all image models, of the resnets, of vgg and alexnet, and of mnist_cnn. All rows fill
  * an rd_image_config. */
@@ -97,6 +100,7 @@ typedef struct rd_image_result {
     const int32_t *argmax;    /* [n] class with the largest logit */
     const int32_t *rank;      /* [n] see rd_class_loss */
     const float *probability; /* [n] probability of argmax */
+    const rd_var *logits;     /* (n, classes) float32, where the backend computes */
 } rd_image_result;
 /* Records the forward pass and the loss. A batch with n == 0 has loss 0, (1, 1), and nothing is
  * recorded. RD_EDATA: the batch has other sizes or classes than the network. */

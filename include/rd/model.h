@@ -48,6 +48,7 @@ typedef struct rd_loss_out {
     const int32_t *argmax;    /* [n] best class of each sample; in the step arena; else NULL */
     const int32_t *rank;      /* [n] number of classes before the label, see rd_class_loss */
     const float *probability; /* [n] probability of that class */
+    const rd_var *logits;     /* (n, classes), for rd_tape_read; valid until the tape is reset */
 } rd_loss_out;
 
 /* How to decode. All zero: greedy search. */

@@ -87,7 +87,12 @@ typedef struct rd_search_rules {
 } rd_search_rules;
 
 /* Values of the key output_format. */
-typedef enum rd_output_format { RD_FORMAT_TEXT, RD_FORMAT_NBEST, RD_FORMAT_JSON } rd_output_format;
+typedef enum rd_output_format {
+    RD_FORMAT_TEXT,
+    RD_FORMAT_NBEST,
+    RD_FORMAT_JSON,
+    RD_FORMAT_TSV /* image models */
+} rd_output_format;
 
 /* Values of the key decode_dtype. */
 typedef enum rd_decode_dtype { RD_DECODE_FLOAT32, RD_DECODE_INT8 } rd_decode_dtype;

@@ -11,7 +11,7 @@ static row modes[] = {
     {"`eval`", "loss, perplexity, `metric` of the whole set", "`*_file_eval`, newest checkpoint",
      "`eval/`"},
     {"`train_eval`", "trains; evaluates; keeps the best checkpoint", "both", "both"},
-    {"`infer`", "one output line per input line, in order", "`source_file_test` or `--input`",
+    {"`infer`", "one output line per input line or image, in order", "test data or `--input`",
      "stdout or `--inference_out`"},
     {"`prepare`", "makes the vocabularies of a raw text", "training data", "`text/`"},
     {"`bench`", "times steps: tokens/s, model FLOP/s, memory", "training data or `bench_synthetic`",
@@ -80,7 +80,8 @@ static row logdir[] = {
     {"`best-<step>.npz`", "`train_eval`: the best checkpoint by the config's metric, else by loss"},
     {"`average-<step>.npz`", "`average`: the mean of checkpoints"},
     {"`checkpoint`", "the name of the newest complete checkpoint"},
-    {"`eval/`", "`metrics.jsonl` and events of evaluations; a separate run in TensorBoard"},
+    {"`eval/`", "of evaluations: `metrics.jsonl`, events; `eval` of images: predictions, classes, "
+                "confusions"},
     {"`text/`", "of a raw text: vocabularies, subword model"},
     {"`step.json`",
      "what a step consisted of and how fast the ranks' links were, for `--mode=plan`"},

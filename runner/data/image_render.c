@@ -5,7 +5,9 @@
  * mirror; normalise. The draws are numbers 0, 1, 2, ... of the stream of (seed, epoch, sample). */
 #include "images_impl.h"
 #include "rd/philox.h"
+#include <errno.h>
 #include <math.h>
+#include <unistd.h>
 
 enum { CROP_TRIES = 10, DRAWS = 48, DRAW_FLIP = 0, DRAW_FIRST = 1 };
 static const float neutral = 127.5f; /* pixels of an image that cannot be decoded */
@@ -202,6 +204,13 @@ static rd_code image_render_decode(const rd_render *r, const uint8_t *bytes, siz
     return rd_jpeg_decode(bytes, n, &head, den, c, s, &f->px, &result->answer, result->why, st);
 }
 
+/* The image that replaces one that cannot be decoded. */
+static void image_render_neutral(const rd_render *r, float *out)
+{
+    for (int64_t i = 0; i < r->h * r->w * r->c; i++) out[i] = neutral;
+    image_render_normalise(r, out);
+}
+
 static rd_code render_encoded(const rd_render *r, const uint8_t *bytes, size_t n, const float *u,
                               rd_scratch *s, float *out, rd_rendered *result, rd_status *st)
 {
@@ -209,8 +218,7 @@ static rd_code render_encoded(const rd_render *r, const uint8_t *bytes, size_t n
     const bool mirrored = flips(r, u);
     RD_TRY(image_render_decode(r, bytes, n, u, s, &f, result, st));
     if (result->answer == RD_DECODE_NONE) {
-        for (int64_t i = 0; i < r->h * r->w * r->c; i++) out[i] = neutral;
-        image_render_normalise(r, out);
+        image_render_neutral(r, out);
         return RD_OK;
     }
     float *x = out;
@@ -245,6 +253,34 @@ done:
     return st->code;
 }
 
+/* Reads image i, which came by its path. A file that cannot be read is like one that cannot be
+ * decoded: others may be fine. A fault of the machine remains a failure. */
+static rd_code read_fed(const rd_images *m, int64_t i, rd_scratch *s, const uint8_t **bytes,
+                        size_t *n, rd_rendered *result, rd_status *st)
+{
+    const char *path = m->block[RD_BLOCK_NAMES].p + rd_images_sample(m, i)->name;
+    rd_status own = {0};
+    *n = 0;
+    if (!path[0])
+        rd_fail(&own, RD_EDATA, "an empty line names no image");
+    else
+        (void)read_encoded(m, i, s, bytes, n, &own);
+    if (own.code == RD_OK) return RD_OK;
+    if (own.code != RD_EDATA && (access(path, R_OK) == 0 || errno != EACCES)) {
+        *st = own;
+        return st->code;
+    }
+    /* The row of the output has the path already. */
+    const char *why = own.msg[0] == '\'' ? strstr(own.msg, "' is ") : strstr(own.msg, "': ");
+    result->answer = RD_DECODE_NONE;
+    snprintf(result->why, sizeof result->why, "%.150s",
+             strlen(path) >= RD_PATH_BYTES ? "the path is too long"
+             : why                         ? why + 2
+                                           : own.msg);
+    if (result->why[0] == ' ') memmove(result->why, result->why + 1, strlen(result->why));
+    return RD_OK;
+}
+
 rd_code rd_render_sample(const rd_images *m, int64_t i, int64_t epoch, rd_scratch *s, float *out,
                          rd_rendered *result, rd_status *st)
 {
@@ -268,8 +304,14 @@ rd_code rd_render_sample(const rd_images *m, int64_t i, int64_t epoch, rd_scratc
     } else {
         const uint8_t *bytes = NULL;
         size_t n = 0;
-        RD_TRY(read_encoded(m, i, s, &bytes, &n, st));
-        RD_TRY(render_encoded(r, bytes, n, u, s, out, result, st));
+        if (m->fed)
+            RD_TRY(read_fed(m, i, s, &bytes, &n, result, st));
+        else
+            RD_TRY(read_encoded(m, i, s, &bytes, &n, st));
+        if (result->answer == RD_DECODE_NONE)
+            image_render_neutral(r, out);
+        else
+            RD_TRY(render_encoded(r, bytes, n, u, s, out, result, st));
     }
 done:
     rd_scratch_shrink(s);

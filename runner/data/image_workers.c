@@ -93,7 +93,10 @@ static bool render_run(rd_workers *w, image_workers_job *j, rd_scratch *s)
         const int64_t id = j->ids[i];
         if (!(w->seen[id / 8] >> (id % 8) & 1)) w->n_seen++;
         w->seen[id / 8] |= (uint8_t)(1u << (id % 8));
-        if (result[i - from].answer != RD_DECODE_OK) add_note(w, id, &result[i - from]);
+        if (w->m->result)
+            w->m->result[id] = result[i - from];
+        else if (result[i - from].answer != RD_DECODE_OK)
+            add_note(w, id, &result[i - from]);
     }
     if (st.code != RD_OK && good < j->failed_at) {
         j->failed_at = good;

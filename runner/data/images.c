@@ -33,6 +33,11 @@ bool rd_images_train_like(const rd_images *m)
     return m->split == RD_SPLIT_TRAIN;
 }
 
+const char *rd_images_fetcher(const rd_images *m)
+{
+    return m->kind->fetcher ? m->kind->fetcher : "";
+}
+
 rd_code rd_images_path(const rd_images *m, const char *name, char out[RD_PATH_BYTES], rd_status *st)
 {
     const char *dir = m->c.data_dir;
@@ -51,9 +56,10 @@ rd_code rd_images_path(const rd_images *m, const char *name, char out[RD_PATH_BY
     if (n < 0 || n >= RD_PATH_BYTES)
         return rd_fail(st, RD_EDATA, "the path is too long: '%.200s...'", name);
     if (rd_config_placeholder(out))
-        return rd_fail(st, RD_EDATA,
-                       "'%s' names no folder yet; give the folder with --set data_location=FOLDER",
-                       out);
+        return rd_fail(
+            st, RD_EDATA,
+            "'%s' names no folder yet; give the folder with --set data_location=FOLDER%s", out,
+            rd_images_fetcher(m));
     return RD_OK;
 }
 
@@ -177,17 +183,6 @@ rd_code rd_images_sort(rd_images *m, rd_status *st)
     return st->code;
 }
 
-bool rd_image_named(const char *name)
-{
-    static const char *const ends[] = {".jpg", ".jpeg", ".png"};
-    const size_t n = strlen(name);
-    for (int k = 0; k < 3; k++) {
-        const size_t e = strlen(ends[k]);
-        if (n > e && strcasecmp(name + n - e, ends[k]) == 0) return true;
-    }
-    return false;
-}
-
 /* ---- loading and sharing ---- */
 
 static const char *count_text(char buf[64], int64_t n, const char *what)
@@ -203,8 +198,8 @@ static rd_code check_loaded(rd_images *m, rd_status *st)
 {
     rd_images_head *h = &m->head;
     if (h->n == 0)
-        return rd_fail(st, RD_EDATA, "no image in the %s data of '%s'", split_name[m->split],
-                       m->c.data_dir ? m->c.data_dir : "");
+        return rd_fail(st, RD_EDATA, "no image in the %s data of '%s'%s", split_name[m->split],
+                       m->c.data_dir ? m->c.data_dir : "", rd_images_fetcher(m));
     h->n_named = h->classes > 0 ? h->n_classes : 0;
     if (h->n_classes + m->label_offset > m->config_classes && m->config_classes > 0)
         return rd_fail(st, RD_EDATA,
@@ -233,6 +228,20 @@ static rd_code check_loaded(rd_images *m, rd_status *st)
     hash = rd_hash(hash, m->block[RD_BLOCK_LABELS].p, (size_t)h->n * sizeof(int32_t));
     h->hash = hash;
     if (m->config_classes > 0) h->n_classes = m->config_classes - m->label_offset;
+done:
+    return st->code;
+}
+
+/* Takes the classes of another dataset. Its images come later, by their paths. */
+static rd_code images_like(rd_images *m, const rd_data_spec *like, rd_status *st)
+{
+    uint32_t root;
+    RD_TRY(rd_images_add_shard(m, "", &root, st));
+    for (int64_t k = m->label_offset; k < like->n_classes && like->class_names; k++)
+        RD_TRY(rd_images_add_class(m, like->class_names[k], st));
+    m->head.n_named = m->head.n_classes;
+    m->head.n_classes = like->n_classes - m->label_offset;
+    m->head.hash = rd_hash(1, m->block[RD_BLOCK_CLASSES].p, m->head.classes);
 done:
     return st->code;
 }
@@ -304,6 +313,20 @@ done:
     return st->code;
 }
 
+/* Chooses the same for images that come by their paths. Their middle is cut out where that of
+ * encoded training data was. */
+static void choose_size_like(rd_images *m, const rd_data_spec *like)
+{
+    rd_render *r = &m->render;
+    const int64_t side = m->c.image_size;
+    const bool encoded = m->kind->side > 0 && !m->kind->make;
+    r->h = side > 0 ? side : like->image_h;
+    r->w = m->c.image_width > 0 ? m->c.image_width : side > 0 ? side : like->image_w;
+    r->c = m->c.image_channels > 0 ? m->c.image_channels : like->image_c;
+    const int64_t least = r->h < r->w ? r->h : r->w;
+    if (r->eval_resize < least) r->eval_resize = encoded ? (least * 256 + 112) / 224 : 0;
+}
+
 /* Chooses height, width and channels of the result. */
 static rd_code choose_size(rd_images *m, rd_status *st)
 {
@@ -340,7 +363,7 @@ static void images_report(const rd_images *m, rd_comm *comm, int n_threads)
 {
     char a[64], b[64];
     const rd_render *r = &m->render;
-    if (!m->log || rd_rank_of(comm) != 0) return;
+    if (!m->log || m->fed || rd_rank_of(comm) != 0) return;
     rd_info(m->log, "%s data: %s of %s, %" PRId64 " x %" PRId64 " x %" PRId64 "%s%s; %s",
             split_name[m->split], count_text(a, m->head.n, "image"),
             count_text(b, m->head.n_classes + m->label_offset, "class"), r->h, r->w, r->c,
@@ -353,12 +376,15 @@ static void images_report(const rd_images *m, rd_comm *comm, int n_threads)
         [RD_SKIP_NAME] = "not .jpg, .jpeg or .png",
         [RD_SKIP_PLACE] = "in no class folder",
         [RD_SKIP_LINK] = "a link or a device, not a file",
+        [RD_SKIP_HIDDEN] = "hidden",
+        [RD_SKIP_LOOP] = "a link that leads back to a folder above it",
     };
     for (int k = 0; k < RD_SKIPS; k++)
         if (m->head.n_skipped[k] > 0)
-            rd_warn(m->log, "%s data: %s skipped: %s%s '%s'", split_name[m->split],
-                    count_text(a, m->head.n_skipped[k], k == RD_SKIP_LINK ? "member" : "file"),
-                    why[k], m->head.n_skipped[k] > 1 ? "; the first is" : ":", m->head.skipped[k]);
+            (k == RD_SKIP_HIDDEN ? rd_info : rd_warn)(
+                m->log, "%s data: %s skipped: %s%s '%s'", split_name[m->split],
+                count_text(a, m->head.n_skipped[k], k == RD_SKIP_LINK ? "member" : "file"), why[k],
+                m->head.n_skipped[k] > 1 ? "; the first is" : ":", m->head.skipped[k]);
 }
 
 static rd_code read_own(rd_images *m, const rd_option_group *own, const rd_dataset_args *a,
@@ -398,19 +424,28 @@ rd_code rd_images_open(const rd_images_kind *k, const rd_option_group *own,
     RD_TRY(rd_agree(a->comm, st));
     if (!m) /* Never happens: all ranks share the failure. */
         return rd_fail(st, RD_EBUG, "ranks agree without a dataset");
-    RD_TRY(load_on_host(m, a->comm, st));
-    if (choose_size(m, st) == RD_OK &&
+    m->fed = a->like != NULL;
+    if (a->like)
+        (void)images_like(m, a->like, st);
+    else
+        RD_TRY(load_on_host(m, a->comm, st));
+    if (a->like) choose_size_like(m, a->like);
+    if (st->code == RD_OK && (a->like || choose_size(m, st) == RD_OK) &&
         list_strings(&m->block[RD_BLOCK_SHARDS], m->head.n_shards, &m->shards, st) == RD_OK &&
         m->head.n_named > 0)
         (void)name_classes(m, st);
     if (st->code == RD_OK) (void)rd_shard_files_new(m->shards, m->head.n_shards, &m->files, st);
-    const int n_threads = auto_threads(m, a->comm);
-    if (st->code == RD_OK) (void)rd_workers_new(m, n_threads, &m->workers, st);
+    m->n_threads = auto_threads(m, a->comm);
+    if (st->code == RD_OK) (void)rd_workers_new(m, m->n_threads, &m->workers, st);
     snprintf(m->fingerprint, sizeof m->fingerprint,
              "%s %" PRId64 " images, %" PRId64 " classes, %016" PRIx64, k->name, m->head.n,
              m->head.n_classes + m->label_offset, m->head.hash);
     RD_TRY(rd_agree(a->comm, st));
-    images_report(m, a->comm, n_threads);
+    images_report(m, a->comm, m->n_threads);
+    if (m->fed) {
+        m->log = NULL; /* each row of the output says what is wrong with its image */
+        m->max_bad = 1.0;
+    }
     memset(&m->c, 0, sizeof m->c); /* its strings belong to the config, which may be freed */
     *self = m;
     return RD_OK;
@@ -429,6 +464,7 @@ void rd_images_close(void *self)
     free(m->class_names);
     free(m->shards);
     free(m->own);
+    free(m->result);
     free(m);
 }
 
@@ -534,11 +570,9 @@ void rd_images_text(void *self, int side, const int32_t *ids, int64_t n, bool sp
     const int64_t n_classes = m->head.n_classes + m->label_offset;
     (void)specials;
     for (int64_t k = 0; k < n; k++) {
-        char name[512];
         if (k > 0) rd_strbuf_puts(b, " ");
         if (side == 0) {
-            rd_images_name(m, ids[k], name, sizeof name);
-            rd_strbuf_puts(b, name);
+            rd_images_name_add(m, ids[k], b);
         } else if (m->class_names && ids[k] >= 0 && ids[k] < n_classes &&
                    m->class_names[ids[k]][0]) {
             rd_strbuf_puts(b, m->class_names[ids[k]]);
@@ -546,4 +580,41 @@ void rd_images_text(void *self, int side, const int32_t *ids, int64_t n, bool sp
             rd_strbuf_printf(b, "%d", ids[k]);
         }
     }
+}
+
+rd_code rd_images_feed(void *self, const char *text, size_t n, int64_t lines_before, rd_status *st)
+{
+    static const int blocks[] = {RD_BLOCK_SAMPLES, RD_BLOCK_LABELS, RD_BLOCK_NAMES};
+    rd_images *m = self;
+    (void)lines_before;
+    if (!m->fed) return rd_fail(st, RD_EBUG, "'%s' takes no paths of images", m->kind->name);
+    rd_workers_free(m->workers); /* its threads read the samples */
+    m->workers = NULL;
+    free(m->result);
+    m->result = NULL;
+    for (size_t k = 0; k < sizeof blocks / sizeof *blocks; k++) {
+        rd_block_free(&m->block[blocks[k]]);
+        rd_block_init(&m->block[blocks[k]], false);
+    }
+    m->head.n = 0;
+    m->head.names = 0;
+    for (const char *p = text; p < text + n; p += strlen(p) + 1)
+        RD_TRY(rd_images_add(m, RD_IN_FILE, 0, 0, 0, p, st));
+    const size_t labels = (size_t)m->head.n * sizeof(int32_t);
+    RD_TRY(rd_block_trim(&m->block[RD_BLOCK_LABELS], labels, st));
+    if (labels > 0) memset(m->block[RD_BLOCK_LABELS].p, 0, labels);
+    m->result = calloc((size_t)m->head.n + 1, sizeof *m->result);
+    if (!m->result) return rd_fail(st, RD_EENV, "out of memory for %" PRId64 " images", m->head.n);
+    RD_TRY(rd_workers_new(m, m->n_threads, &m->workers, st));
+done:
+    return st->code;
+}
+
+const char *rd_images_trouble(void *self, int64_t i, bool *unusable)
+{
+    const rd_images *m = self;
+    *unusable = false;
+    if (!m->result || i < 0 || i >= m->head.n || m->result[i].answer == RD_DECODE_OK) return NULL;
+    *unusable = m->result[i].answer == RD_DECODE_NONE;
+    return m->result[i].why[0] ? m->result[i].why : "damaged";
 }

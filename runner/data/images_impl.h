@@ -14,6 +14,7 @@
 #define RD_IMAGES_IMPL_H
 
 #include "data_impl.h"
+#include "rd/image_walk.h"
 #include "rd/strbuf.h"
 #include <pthread.h>
 
@@ -203,13 +204,6 @@ typedef struct rd_sample {
     int32_t label;
 } rd_sample;
 
-/* Why a file of the data is skipped. */
-typedef enum rd_skip {
-    RD_SKIP_NAME,  /* it is not named .jpg, .jpeg or .png */
-    RD_SKIP_PLACE, /* it is an image in no class folder */
-    RD_SKIP_LINK,  /* a member of an archive that is a link to nothing in it, or a device */
-    RD_SKIPS
-} rd_skip;
 enum { RD_SKIPPED_BYTES = 160 };
 
 /* What the images have besides their blocks. Plain data: local rank 0 sends it to the other ranks
@@ -247,7 +241,8 @@ typedef struct rd_images_kind {
     /* Computes the pixels of sample i, h x w x c. NULL: they are in block RD_BLOCK_PIXELS, or
      * encoded. */
     void (*make)(const rd_images *m, int64_t i, uint8_t *out);
-    int64_t side; /* image_size if neither the config nor the data give one */
+    int64_t side;        /* image_size if neither the config nor the data give one */
+    const char *fetcher; /* what fetches such data, for messages; NULL: nothing is known */
 } rd_images_kind;
 
 typedef struct rd_workers rd_workers;
@@ -274,6 +269,10 @@ struct rd_images {
     rd_workers *workers;
     int64_t config_classes; /* n_classes of the config; 0: not given */
     int64_t label_offset;
+    int n_threads;
+    /* The images come from rd_images_feed: */
+    bool fed;
+    struct rd_rendered *result; /* owned; [n] how well each could be decoded, once it was fetched */
 };
 
 /* ---- for rd_images_kind.load ---- */
@@ -324,8 +323,9 @@ const char *rd_images_labels_given(const rd_images *m, const char *const labels[
 /* Returns whether the split is the training split. */
 bool rd_images_train_like(const rd_images *m);
 
-/* Returns whether the name ends with .jpg, .jpeg or .png, in any case. */
-bool rd_image_named(const char *name);
+/* Returns the kind's fetcher for a message about data that is not there: "; configs/get_cifar10
+ * fetches CIFAR-10"; "" if nothing is known to fetch it. */
+const char *rd_images_fetcher(const rd_images *m);
 
 /* ---- for all of them ---- */
 
@@ -337,6 +337,8 @@ static inline const rd_sample *rd_images_sample(const rd_images *m, int64_t i)
 /* Writes the name of a sample for people: "train/nuts/H001.jpeg", "shard.tar!000123.jpg", "image
  * 17" (image_name.c). */
 void rd_images_name(const rd_images *m, int64_t i, char *out, size_t n);
+/* Appends the whole name. */
+void rd_images_name_add(const rd_images *m, int64_t i, rd_strbuf *out);
 
 /* ---- the functions of rd_dataset_def that all image datasets use ---- */
 
@@ -355,6 +357,8 @@ void rd_images_spec(void *self, rd_data_spec *out);
 const char *rd_images_fingerprint(void *self);
 void rd_images_text(void *self, int side, const int32_t *ids, int64_t n, bool specials,
                     rd_strbuf *b);
+rd_code rd_images_feed(void *self, const char *text, size_t n, int64_t lines_before, rd_status *st);
+const char *rd_images_trouble(void *self, int64_t i, bool *unusable);
 
 /* Defines rd_dataset_NAME with its open function. kind_: the file's rd_images_kind. own_: the group
  * of the keys that this dataset alone reads. */
@@ -380,6 +384,8 @@ void rd_images_text(void *self, int side, const int32_t *ids, int64_t n, bool sp
         .spec = rd_images_spec,                                                       \
         .fingerprint = rd_images_fingerprint,                                         \
         .text = rd_images_text,                                                       \
+        .feed = rd_images_feed,                                                       \
+        .trouble = rd_images_trouble,                                                 \
     }
 
 /* ---- shard_files.c: encoded bytes, read in place ---- */
@@ -393,7 +399,8 @@ void rd_shard_files_free(rd_shard_files *f);
 rd_code rd_shard_files_read(rd_shard_files *f, uint32_t shard, int64_t at, size_t n, uint8_t *out,
                             rd_status *st);
 
-/* Reads the whole file root/name into s->bytes; *n is its size. */
+/* Reads the whole file root/name into s->bytes; *n is its size. root "": the file `name`, which need
+ * not be there. */
 rd_code rd_image_file(const char *root, const char *name, rd_scratch *s, size_t *n, rd_status *st);
 
 /* ---- image_render.c ---- */

@@ -125,12 +125,12 @@ rd_code rd_image_file(const char *root, const char *name, rd_scratch *s, size_t 
     const char *kind;
     rd_input *in = NULL;
     *n = 0;
-    rd_strbuf_printf(&path, "%s/%s", root, name);
+    rd_strbuf_printf(&path, root[0] ? "%s/%s" : "%s%s", root, name);
     if (path.failed) {
         rd_fail(st, RD_EENV, "out of memory");
         goto done;
     }
-    in = rd_input_open(path.s, RD_LISTED, &kind);
+    in = rd_input_open(path.s, root[0] ? RD_LISTED : RD_MAYBE, &kind);
     if (!in) {
         if (kind)
             rd_fail(st, RD_EDATA, "'%s' is %s, not a regular file", path.s, kind);

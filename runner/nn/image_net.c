@@ -22,6 +22,12 @@ static const char *const pool_paddings[] = {
 static const char *const resnet_versions[] = {
     [RD_RESNET_V1] = "v1", [RD_RESNET_V1_5] = "v1.5", NULL};
 
+static const char *const formats[] = {[RD_FORMAT_TEXT] = "text",
+                                      [RD_FORMAT_NBEST] = "nbest",
+                                      [RD_FORMAT_JSON] = "json",
+                                      [RD_FORMAT_TSV] = "tsv",
+                                      NULL};
+
 #define T rd_image_config
 static const rd_option rows[] = {
     RD_OPT_ENUM(T, initializer, initializer, NULL, initializers,
@@ -32,6 +38,13 @@ static const rd_option rows[] = {
                 RD_GIVEN(T, has_initializer)),
     RD_OPT_REAL(T, label_smoothing, label_smoothing, "0.0", 0.0, 0.999,
                 "share of the target distribution that is spread evenly over all classes"),
+    RD_OPT_INT(
+        T, top_k, top_k, "1", 1, 1 << 24,
+        "infer mode: number of classes that are written for each image, most probable first"),
+    RD_OPT_ENUM(T, output_format, output_format, NULL, formats,
+                "infer mode. tsv: a line of path, class and probability for each image; json: an "
+                "object a line; text: the class alone. Default: tsv",
+                RD_GIVEN(T, has_output_format)),
     RD_OPT_END,
 };
 const rd_option_group rd_group_image_model = {"image_model", "all image models", rows, sizeof(T)};
@@ -193,6 +206,7 @@ rd_code rd_image_net_loss(rd_image_net *n, rd_tape *t, const rd_image_batch *b,
                                 .rank = rank,
                                 .probability = probability};
     out->loss = rd_op_class_loss(t, &loss, y.var);
+    out->logits = y.var;
     out->argmax = argmax;
     out->rank = rank;
     out->probability = probability;

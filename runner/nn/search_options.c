@@ -12,8 +12,11 @@ static const char *const forms[] = {[RD_LENGTH_OPENSEQ2SEQ] = "openseq2seq",
                                     [RD_LENGTH_MARIAN] = "marian",
                                     [RD_LENGTH_FAIRSEQ] = "fairseq",
                                     NULL};
-static const char *const formats[] = {
-    [RD_FORMAT_TEXT] = "text", [RD_FORMAT_NBEST] = "nbest", [RD_FORMAT_JSON] = "json", NULL};
+static const char *const formats[] = {[RD_FORMAT_TEXT] = "text",
+                                      [RD_FORMAT_NBEST] = "nbest",
+                                      [RD_FORMAT_JSON] = "json",
+                                      [RD_FORMAT_TSV] = "tsv",
+                                      NULL};
 static const char *const dtypes[] = {
     [RD_DECODE_FLOAT32] = "float32", [RD_DECODE_INT8] = "int8", NULL};
 
@@ -69,7 +72,8 @@ static const rd_option rows[] = {
     RD_OPT_ENUM(T, output_format, output_format, NULL, formats,
                 "infer mode. text: a line of text; nbest: lines of number ||| text ||| score, with "
                 "numbers from 0; json: an object with scores a line. Default: text, but nbest if "
-                "nbest is not 1",
+                "nbest is not 1. Image models: tsv or json, and text for the class alone. Default: "
+                "tsv",
                 RD_GIVEN(T, has_output_format)),
     RD_OPT_END,
 };
@@ -116,6 +120,10 @@ rd_code rd_search_rules_of(const rd_search_keys *k, bool bars_unk, rd_search_rul
                        "nbest %" PRId64 " needs a beam that is as wide, but beam_width is %" PRId64
                        "; add --beam_width=%" PRId64,
                        k->nbest, out->beam_width, k->nbest);
+    if (k->has_output_format && k->output_format == RD_FORMAT_TSV)
+        return rd_fail(st, RD_EUSAGE,
+                       "output_format tsv is for image models; a translation has text, nbest or "
+                       "json");
     if (k->nbest > 1 && k->has_output_format && k->output_format == RD_FORMAT_TEXT)
         return rd_fail(st, RD_EUSAGE,
                        "nbest %" PRId64 " needs output_format nbest or json, but it is text",

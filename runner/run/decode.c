@@ -1,5 +1,4 @@
-/* decode.c -- decodes evaluation samples, shared among the ranks. An image model gives one class
- * per sample.
+/* decode.c -- decodes evaluation samples, shared among the ranks.
  *
  * Which samples form a batch depends only on the data and the batch size, and one rank computes a
  * whole batch. So every number of ranks computes the same batches. Only the assignment of batches
@@ -179,19 +178,6 @@ done:
     return st->code;
 }
 
-/* Writes the class of every sample, as a sequence of length one. */
-static rd_code classify(rd_run *r, const rd_batch *b, rd_decoded *out, rd_status *st)
-{
-    rd_loss_out loss = {0};
-    RD_TRY(decode_forward(r, b, &loss, st));
-    for (int64_t i = 0; i < b->n; i++)
-        out[i] = (rd_decoded){.ids = &loss.argmax[i],
-                              .n = 1,
-                              .score = loss.probability ? log((double)loss.probability[i]) : 0.0};
-done:
-    return st->code;
-}
-
 rd_code decode_one(rd_run *r, const rd_batch *b, const rd_decode_config *c, decode_fn *fn,
                    void *ctx, rd_status *st)
 {
@@ -202,10 +188,7 @@ rd_code decode_one(rd_run *r, const rd_batch *b, const rd_decode_config *c, deco
     RD_TRY(rd_arena_zero(rd_tape_arena(t), (size_t)(b->n * n_best + 1) * sizeof *out, &out, st));
     rd_decode_config own = *c;
     own.search.number = b->sample;
-    if (r->model->decode)
-        (void)r->model->decode(r->model_self, t, b, &own, out, st);
-    else
-        (void)classify(r, b, out, st);
+    (void)r->model->decode(r->model_self, t, b, &own, out, st);
     (void)rd_tape_check(t, st);
     if (r->mode == RD_MODE_INFER)
         RD_TRY(device_explain(r, "infer_batch_size", r->config.infer_batch_size, st));
@@ -221,11 +204,7 @@ rd_code decode_share(rd_run *r, const rd_dataset *d, const decode_batches *all,
                      const rd_decode_config *c, decode_fn *fn, void *ctx, rd_status *st)
 {
     const int64_t *ids;
-    if (!r->model->decode && !run_is_image(r))
-        return rd_fail(
-            st, RD_EUSAGE,
-            "the model '%s' produces no output for a sample; --mode=eval computes its loss",
-            r->model->name);
+    rd_assert(r->model->decode != NULL);
     for (int64_t k = r->world->rank; batch_of(all, k, &ids) > 0; k += r->world->size) {
         rd_batch b = {0};
         RD_TRY(decode_batch(r, d, all, k, &b, st));

@@ -9,6 +9,7 @@
 #include "console.h"
 #include "decode.h"
 #include "device.h"
+#include "progress.h"
 #include "resume.h"
 #include "run_modes.h"
 #include "setup.h"
@@ -47,8 +48,10 @@ static void keep_mistakes(rd_run *r, const rd_batch *b, const rd_loss_out *out, 
 static rd_code loss_share(rd_run *r, const int64_t *ids, int64_t n, batch_sums *mine,
                           int64_t *n_mine, eval_result *v, rd_status *st)
 {
+    progress p;
     *n_mine = 0;
     const decode_batches all = {.ids = ids, .n = n, .size = r->config.eval_batch_size};
+    progress_start(&p, r, "evaluation", run_is_image(r) ? "image" : "sentence", n);
     for (int64_t k = r->world->rank; k * all.size < n; k += r->world->size) {
         rd_batch b = {0};
         rd_loss_out out = {0};
@@ -59,11 +62,14 @@ static rd_code loss_share(rd_run *r, const int64_t *ids, int64_t n, batch_sums *
         device_report_fallback(r);
         mine[(*n_mine)++] = (batch_sums){k,           out.loss_sum,  out.weight,
                                          out.nll_sum, out.n_targets, out.n_correct};
+        progress_mine(&p, *n_mine * all.size);
         if (!v->classes) continue;
         class_counts_add(&v->by_class, &b, &out);
         keep_mistakes(r, &b, &out, v);
+        if (r->mode == RD_MODE_EVAL) RD_TRY(predictions_add(&v->each, r, &b, &out, st));
     }
 done:
+    progress_end(&p);
     return st->code;
 }
 
@@ -359,6 +365,7 @@ static rd_code join_classes(rd_run *r, eval_result *v, rd_status *st)
     RD_TRY(rd_comm_sum_i64(r->comm, k->at, class_counts_n(k), st));
     k->n_samples = v->n_targets;
     if (v->mistakes.pixels) RD_TRY(gallery_gather(r, &v->mistakes, st));
+    if (r->mode == RD_MODE_EVAL) RD_TRY(predictions_gather(&v->each, r, st));
 done:
     return st->code;
 }
@@ -366,6 +373,7 @@ done:
 void eval_result_release(eval_result *v)
 {
     gallery_release(&v->mistakes);
+    predictions_release(&v->each);
     free(v->by_class.at);
     v->by_class.at = NULL;
 }
@@ -554,6 +562,20 @@ done:
     return st->code;
 }
 
+/* Reports an image model's classes and images. */
+static rd_code report_classes(rd_run *r, const eval_records *e, const eval_result *v, rd_status *st)
+{
+    char dir[4200];
+    rd_status own = {0};
+    if (predictions_print(&v->each, r, &own) != RD_OK && st->code == RD_OK) *st = own;
+    if (!e->events || st->code != RD_OK) return st->code;
+    (void)snprintf(dir, sizeof dir, "%.4000s/eval", r->cli->logdir);
+    RD_TRY(predictions_write(&v->each, r, dir, st));
+    rd_info(r->log, "in full: %s/predictions.tsv, classes.tsv, confusion.tsv, confusion.png", dir);
+done:
+    return st->code;
+}
+
 rd_code run_eval(rd_run *r, rd_status *st)
 {
     eval_records e = {.lock = -1};
@@ -569,11 +591,11 @@ rd_code run_eval(rd_run *r, rd_status *st)
     world_banner(r, 0, 0, 0);
     RD_TRY(run_evaluate(r, &v, st));
     device_report_work(r);
-    if (r->world->rank ==
+    if (r->world->rank == 0) {
         /* The figures stay on the console where the folder cannot be written or is in use. */
-        0) {
         (void)eval_records_open(r, &e, st);
         (void)eval_report(r, &e, &v, st);
+        if (v.classes) (void)report_classes(r, &e, &v, st);
     }
     RD_TRY(run_agree(r, st));
     if (!eval_is_finite(&v, what)) {

@@ -4,6 +4,7 @@
 
 #include "class_counts.h"
 #include "pictures.h"
+#include "predictions.h"
 #include "rd/metric.h"
 #include "rd/records.h"
 #include "run.h"
@@ -32,6 +33,7 @@ typedef struct eval_result {
     bool classes;          /* an image model: the following fields are valid */
     class_counts by_class; /* at: owned */
     gallery mistakes;      /* rank 0; the samples with the lowest ids */
+    predictions each;      /* rank 0, eval mode: every sample */
 } eval_result;
 
 /* Collective. Evaluates the present weights on r->eval_data. RD_ESTOP: stopped on request. The

@@ -1,5 +1,5 @@
-/* infer.c -- translates: one output line per input line, in order, for any number of ranks. An
- * image model writes the class of each image, by its name where the data has names.
+/* infer.c -- translates: one output line per input line, in order, for any number of ranks. Image
+ * models have predict.c.
  *
  * The input is processed in chunks of lines. Sentences of similar length in a chunk form batches
  * (decode.c). Every rank decodes its batches, and rank 0 puts the lines back in order. A blank line
@@ -13,7 +13,8 @@
 #include "decode.h"
 #include "fault.h"
 #include "infer_format.h"
-#include "pictures.h"
+#include "infer_pipe.h"
+#include "infer_sink.h"
 #include "resume.h"
 #include "run_modes.h"
 #include "setup.h"
@@ -32,78 +33,6 @@
 #include <unistd.h>
 
 enum { CHUNK = 8192 };
-
-/* ---- output: standard output, a device or pipe, or a file that appears whole ---- */
-
-typedef struct infer_sink {
-    rd_tmpfile file; /* valid when to_file */
-    int fd;          /* valid otherwise */
-    bool to_file;
-    bool terminal;    /* a person reads it: what may not be shown is escaped */
-    const char *name; /* NULL: standard output */
-} infer_sink;
-
-static bool is_stdout(const char *path)
-{
-    return !path || !path[0] || strcmp(path, "stdout") == 0 || strcmp(path, "-") == 0;
-}
-
-static rd_code sink_fails(const infer_sink *o, int err, rd_status *st)
-{
-    if (!o->name) return rd_fail(st, RD_EENV, "cannot write to standard output: %s", strerror(err));
-    return rd_fail(st, RD_EENV, "cannot write '%s': %s", o->name, strerror(err));
-}
-
-/* Renaming a temporary file would replace a pipe, a device (/dev/null) or a link by a file. So
- * pipes and devices are written to directly, and a link is followed. A folder is refused before the
- * work begins. */
-static rd_code sink_open(infer_sink *o, const char *path, rd_status *st)
-{
-    struct stat there, out;
-    char *real = NULL;
-    o->fd = STDOUT_FILENO;
-    o->terminal = isatty(o->fd) == 1;
-    if (is_stdout(path)) return RD_OK;
-    if (stat(path, &there) == 0) {
-        if (S_ISDIR(there.st_mode))
-            return rd_fail(st, RD_EENV, "cannot write '%s': it is a folder; name a file in it",
-                           path);
-        if (fstat(STDOUT_FILENO, &out) == 0 && out.st_dev == there.st_dev &&
-            out.st_ino == there.st_ino)
-            return RD_OK;
-        o->to_file = S_ISREG(there.st_mode);
-        real = o->to_file ? realpath(path, NULL) : NULL;
-    } else {
-        o->to_file = true;
-    }
-    o->name = path;
-    if (o->to_file)
-        (void)rd_tmpfile_open(&o->file, real ? real : path, st);
-    else if ((o->fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC)) < 0)
-        (void)sink_fails(o, errno, st);
-    o->terminal = !o->to_file && o->fd >= 0 && isatty(o->fd) == 1;
-    free(real);
-    return st->code;
-}
-
-static void sink_release(infer_sink *o)
-{
-    rd_tmpfile_release(&o->file);
-    if (o->name && !o->to_file && o->fd >= 0) (void)close(o->fd);
-}
-
-static rd_code sink_write(infer_sink *o, const char *p, size_t n, rd_status *st)
-{
-    if (o->to_file) return rd_tmpfile_write(&o->file, p, n, st);
-    while (n > 0) {
-        const ssize_t got = write(o->fd, p, n);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return sink_fails(o, errno, st);
-        p += got;
-        n -= (size_t)got;
-    }
-    return RD_OK;
-}
 
 /* ---- one chunk ---- */
 
@@ -133,7 +62,6 @@ typedef struct infer_job {
 typedef struct collector {
     rd_run *run;
     infer_job *job;
-    bool classes;     /* an id is a class */
     int64_t before;   /* number of lines of earlier blocks of a pipe */
     int64_t n, n_all; /* samples decoded by this rank; in the whole chunk */
     infer_text *best; /* owned; [n_best] */
@@ -163,9 +91,8 @@ static void infer_progress(collector *c)
                   done = job->done + (here < c->n_all ? here : c->n_all);
     const double seconds = (double)(now - job->begin_ns) * 1e-9;
     job->shown_ns = now;
-    rd_live(c->run->log, "%s of %s %ss  eta %.0f s", rd_commas((double)done, a),
-            rd_commas((double)job->all, b), c->classes ? "image" : "line",
-            seconds * (double)(job->all - done) / (double)done);
+    rd_live(c->run->log, "%s of %s lines  eta %.0f s", rd_commas((double)done, a),
+            rd_commas((double)job->all, b), seconds * (double)(job->all - done) / (double)done);
 }
 
 static rd_code infer_collect(void *ctx, const rd_batch *b, int64_t i, const rd_decoded *d,
@@ -182,9 +109,7 @@ static rd_code infer_collect(void *ctx, const rd_batch *b, int64_t i, const rd_d
     rd_strbuf_reset(&c->line);
     for (int64_t k = 0; k < n && (k == 0 || d[k].ids) && !(k > 0 && h.odd); k++) {
         const size_t from = c->text.n;
-        if (!h.odd && c->classes)
-            rd_dataset_class_text(data, d[k].ids[0], &c->text);
-        else if (!h.odd && d[k].n > 0)
+        if (!h.odd && d[k].n > 0)
             def->text(rd_dataset_self(data), 1, d[k].ids, d[k].n, false, &c->text);
         c->best[line.n++] = (infer_text){
             .bytes = c->text.n - from, .n_tokens = h.odd ? 0 : d[k].n, .score = d[k].score};
@@ -212,20 +137,8 @@ static void add_odd(rd_run *r, infer_odd *odd, int64_t number)
     if (odd->n++) return;
     odd->first = number;
     rd_live(r->log, NULL);
-    rd_warn(r->log, "the model's numbers for %s %" PRId64 " are not finite; its output is blank",
-            run_is_image(r) ? "image" : "line", number);
-}
-
-/* Appends the text of a line to be shown on a terminal. It may have several lines. */
-static void add_for_terminal(rd_strbuf *out, const char *text, size_t n)
-{
-    for (const char *end = text + n;;) {
-        const char *lf = memchr(text, '\n', (size_t)(end - text));
-        rd_printable_add(out, text, (size_t)((lf ? lf : end) - text));
-        if (!lf) return;
-        rd_strbuf_puts(out, "\n");
-        text = lf + 1;
-    }
+    rd_warn(r->log, "the model's numbers for line %" PRId64 " are not finite; its output is blank",
+            number);
 }
 
 /* Rank 0: writes the lines of ids [first, first + n) in order, from the gathered bytes. */
@@ -250,7 +163,7 @@ static rd_code write_lines(collector *c, const char *all, int64_t bytes, int64_t
         if (!at[k])
             infer_format(job->format, &blank, &lines);
         else if (job->sink.terminal)
-            add_for_terminal(&lines, at[k] + sizeof h, (size_t)h.bytes);
+            infer_sink_shown(&lines, at[k] + sizeof h, (size_t)h.bytes);
         else
             rd_strbuf_add(&lines, at[k] + sizeof h, (size_t)h.bytes);
         if (h.odd) add_odd(c->run, &job->odd, c->before + first + k + 1);
@@ -260,7 +173,7 @@ static rd_code write_lines(collector *c, const char *all, int64_t bytes, int64_t
     if (lines.failed)
         rd_fail(st, RD_EENV, "out of memory for %" PRId64 " lines", n);
     else
-        (void)sink_write(&job->sink, lines.s, lines.n, st);
+        (void)infer_sink_write(&job->sink, lines.s, lines.n, st);
     rd_strbuf_release(&lines);
     free(at);
     return st->code;
@@ -271,7 +184,7 @@ static rd_code write_lines(collector *c, const char *all, int64_t bytes, int64_t
 static rd_code translate_chunk(rd_run *r, infer_job *job, int64_t first, int64_t n, int64_t before,
                                rd_status *st)
 {
-    collector c = {.run = r, .job = job, .classes = !r->model->decode, .before = before};
+    collector c = {.run = r, .job = job, .before = before};
     char *all = NULL;
     int64_t *lens = NULL, bytes = 0;
     const rd_dataset_def *def = rd_dataset_def_of(r->eval_data);
@@ -325,83 +238,6 @@ done:
 
 /* ---- a pipe or a terminal: lines are answered as they arrive ---- */
 
-typedef struct infer_pipe {
-    char *buf; /* owned: bytes read and not yet translated */
-    size_t n, cap;
-    size_t seen, ready; /* bytes of buf searched for line ends; bytes in whole lines */
-    int64_t n_ready;    /* number of whole lines among them, at most CHUNK */
-    bool ended;         /* the other side has closed the pipe */
-    int64_t most;       /* a longer line without its end is passed on, and is an error there */
-    int pause_ms;       /* a pause of this length means that the writer waits for the answer */
-} infer_pipe;
-
-static void pipe_count(infer_pipe *p)
-{
-    while (p->seen < p->n && p->n_ready < CHUNK) {
-        const char *lf = memchr(p->buf + p->seen, '\n', p->n - p->seen);
-        p->seen = lf ? (size_t)(lf - p->buf) + 1 : p->n;
-        if (!lf) return;
-        p->ready = p->seen;
-        p->n_ready++;
-    }
-}
-
-/* Reads what the pipe holds now. */
-static rd_code pipe_read(infer_pipe *p, rd_status *st)
-{
-    enum { PIECE = 1 << 16 };
-    if (p->cap - p->n < PIECE) {
-        const size_t cap = 2 * p->cap + 2 * PIECE;
-        char *more = realloc(p->buf, cap);
-        if (!more) return rd_fail(st, RD_EENV, "out of memory for %zu bytes of input", cap);
-        p->buf = more;
-        p->cap = cap;
-    }
-    const ssize_t k = read(STDIN_FILENO, p->buf + p->n, PIECE);
-    if (k < 0 && (errno == EINTR || errno == EAGAIN)) return RD_OK;
-    if (k < 0) return rd_fail(st, RD_EDATA, "cannot read standard input: %s", strerror(errno));
-    p->ended = k == 0;
-    p->n += (size_t)k;
-    return RD_OK;
-}
-
-/* Waits for lines, at most WAIT_MS, and returns the number of bytes to translate. A chunk ends
- * where a file's would, or where the writer pauses. */
-static rd_code pipe_wait(infer_pipe *p, size_t *bytes, rd_status *st)
-{
-    enum { WAIT_MS = 5000 };
-    *bytes = 0;
-    for (;;) {
-        pipe_count(p);
-        if (p->ended && p->n_ready < CHUNK) {
-            *bytes = p->n;
-            return RD_OK;
-        }
-        if (p->n_ready >= CHUNK) break;
-        struct pollfd wait = {.fd = STDIN_FILENO, .events = POLLIN};
-        const int rc = poll(&wait, 1, p->n_ready > 0 ? p->pause_ms : WAIT_MS);
-        if (rc < 0 && errno != EINTR)
-            return rd_fail(st, RD_EDATA, "cannot read standard input: %s", strerror(errno));
-        if (rc <= 0) break;
-        RD_TRY(pipe_read(p, st));
-        if (p->ready == 0 && (int64_t)p->n > p->most) {
-            *bytes = p->n;
-            return RD_OK;
-        }
-    }
-    *bytes = p->ready;
-done:
-    return st->code;
-}
-
-static void pipe_drop(infer_pipe *p, size_t bytes)
-{
-    memmove(p->buf, p->buf + bytes, p->n - bytes);
-    p->n -= bytes;
-    p->seen = p->ready = 0;
-    p->n_ready = 0;
-}
-
 /* Gives the text that rank 0 has read to all ranks. *text is owned by the caller on the other
  * ranks. Collective. */
 static rd_code pipe_spread(rd_run *r, infer_pipe *p, int64_t *bytes, bool *ended, char **text,
@@ -410,7 +246,7 @@ static rd_code pipe_spread(rd_run *r, infer_pipe *p, int64_t *bytes, bool *ended
     int64_t now[2] = {0, 0};
     size_t n = 0;
     if (r->world->rank == 0) {
-        (void)pipe_wait(p, &n, st);
+        (void)infer_pipe_wait(p, &n, st);
         now[0] = (int64_t)n;
         now[1] = p->ended && n == p->n;
         *text = p->buf;
@@ -433,7 +269,9 @@ static rd_code translate_pipe(rd_run *r, infer_job *job, int64_t *n, rd_status *
     const rd_dataset_def *def = rd_dataset_def_of(r->eval_data);
     void *self = rd_dataset_self(r->eval_data);
     /* With batches of one line the output does not depend on which lines come together. */
-    infer_pipe p = {.most = (int64_t)json_number_value(rd_config_get(r->keys, "max_line_bytes")),
+    infer_pipe p = {.lines = CHUNK,
+                    .end = '\n',
+                    .most = (int64_t)json_number_value(rd_config_get(r->keys, "max_line_bytes")),
                     .pause_ms = r->config.infer_batch_size == 1 || isatty(STDIN_FILENO) ? 0
                                                                                         : PAUSE_MS};
     bool ended = false;
@@ -448,7 +286,7 @@ static rd_code translate_pipe(rd_run *r, infer_job *job, int64_t *n, rd_status *
         if (r->world->rank != 0)
             free(text);
         else if (st->code == RD_OK)
-            pipe_drop(&p, (size_t)bytes);
+            infer_pipe_drop(&p, (size_t)bytes);
         RD_TRY(run_agree(r, st));
         const int64_t lines = bytes > 0 ? def->count(self) : 0;
         for (int64_t first = 0; first < lines; first += CHUNK)
@@ -464,15 +302,14 @@ done:
 /* Collective. Fails if samples had no output because their numbers were not finite. */
 static rd_code check_odd(rd_run *r, infer_odd *odd, int64_t n, rd_status *st)
 {
-    const char *noun = run_is_image(r) ? "image" : "line";
     RD_TRY(rd_comm_bcast(r->comm, odd, sizeof *odd, 0, st));
     if (odd->n == 0) return RD_OK;
     r->agreed = true;
     rd_fail(st, RD_ENUMERIC,
             "the model's numbers were not finite for %" PRId64 " of %" PRId64
-            " %ss, first for %s %" PRId64
+            " lines, first for line %" PRId64
             "; their output is blank; use an earlier checkpoint (--set checkpoint=FILE)",
-            odd->n, n, noun, noun, odd->first);
+            odd->n, n, odd->first);
 done:
     return st->code;
 }
@@ -481,7 +318,6 @@ static rd_code translate(rd_run *r, bool piped, rd_status *st)
 {
     const rd_dataset_def *def = rd_dataset_def_of(r->eval_data);
     int64_t n = def->count(rd_dataset_self(r->eval_data));
-    const char *noun = run_is_image(r) ? "image" : "line";
     infer_job job = {.begin_ns = rd_now_ns()};
     rd_search_keys keys;
     char a[32], b[32], words[80] = "";
@@ -491,22 +327,22 @@ static rd_code translate(rd_run *r, bool piped, rd_status *st)
     job.begin = malloc((CHUNK + 1) * sizeof *job.begin);
     if (!job.ids || !job.begin) rd_fail(st, RD_EENV, "out of memory");
     if (st->code == RD_OK && r->world->rank == 0)
-        (void)sink_open(&job.sink, r->cli->inference_out, st);
+        (void)infer_sink_open(&job.sink, r->cli->inference_out, st);
     RD_TRY(run_agree(r, st));
     if (!job.ids || !job.begin) goto done; /* all ranks agree on that failure */
     RD_TRY(piped ? translate_pipe(r, &job, &n, st) : translate_all(r, &job, n, st));
-    if (r->world->rank == 0 && job.sink.to_file) (void)rd_tmpfile_commit(&job.sink.file, st);
+    if (r->world->rank == 0) (void)infer_sink_commit(&job.sink, st);
     RD_TRY(run_agree(r, st));
     const double seconds = (double)(rd_now_ns() - job.begin_ns) * 1e-9;
-    if (!run_is_image(r) && !piped)
+    if (!piped)
         (void)snprintf(words, sizeof words, ", %s words, %s words/s",
                        rd_commas((double)job.words, a),
                        rd_commas((double)job.words / (seconds > 1e-9 ? seconds : 1e-9), b));
-    rd_info(r->log, "%s %s%s in %.1f s%s%s%s", rd_commas((double)n, a), noun, RD_S(n), seconds,
-            words, job.sink.name ? ", written to " : "", job.sink.name ? job.sink.name : "");
+    rd_info(r->log, "%s line%s in %.1f s%s%s%s", rd_commas((double)n, a), RD_S(n), seconds, words,
+            job.sink.name ? ", written to " : "", job.sink.name ? job.sink.name : "");
     RD_TRY(check_odd(r, &job.odd, n, st));
 done:
-    sink_release(&job.sink);
+    infer_sink_release(&job.sink);
     free(job.ids);
     free(job.begin);
     return st->code;
@@ -532,6 +368,7 @@ rd_code run_infer(rd_run *r, rd_status *st)
 {
     rd_data_spec spec = {0};
     bool piped = false;
+    if (r->model->unit && !r->model->decode) return run_predict(r, st);
     RD_TRY(is_piped(r, &piped, st));
     /* An empty file still gives the reader its vocabularies. */
     if (piped)
@@ -541,12 +378,7 @@ rd_code run_infer(rd_run *r, rd_status *st)
     RD_TRY(setup_data(r, RD_SPLIT_TEST, &r->eval_data, st));
     rd_dataset_def_of(r->eval_data)->spec(rd_dataset_self(r->eval_data), &spec);
     RD_TRY(setup_model(r, &spec, false, st));
-    if (run_is_image(r) && r->cli->input)
-        rd_fail(st, RD_EUSAGE,
-                "--input is text to translate, but model %s classifies images; name them with "
-                "--set test_data=FOLDER, or as the dataset requires",
-                r->model->name);
-    if (!run_is_image(r) && (!r->model->decode || !rd_dataset_def_of(r->eval_data)->text))
+    if ((!r->model->decode || !rd_dataset_def_of(r->eval_data)->text))
         rd_fail(st, RD_EUSAGE,
                 "the model '%s' produces no output for a sample; --mode=eval computes its loss",
                 r->model->name);

@@ -20,8 +20,7 @@ static void add_plain(rd_strbuf *out, const char *text, size_t n)
     rd_strbuf_add(out, text + from, n - from);
 }
 
-/* Bytes that are not UTF-8 become U+FFFD, since JSON is UTF-8. */
-static void add_json_string(rd_strbuf *out, const char *text, size_t n)
+void infer_json_string(rd_strbuf *out, const char *text, size_t n)
 {
     rd_strbuf_puts(out, "\"");
     for (size_t i = 0; i < n;) {
@@ -51,7 +50,7 @@ static void add_score(rd_strbuf *out, double score, const char *none)
 static void add_translation(rd_strbuf *out, const infer_text *t)
 {
     rd_strbuf_puts(out, "\"text\":");
-    add_json_string(out, t->text, t->bytes);
+    infer_json_string(out, t->text, t->bytes);
     rd_strbuf_puts(out, ",\"score\":");
     add_score(out, t->score, "null");
     rd_strbuf_printf(out, ",\"tokens\":%" PRId64, t->n_tokens);

@@ -24,6 +24,8 @@ typedef struct infer_line {
 /* Appends the output of a line. A line break ends each line but the last. Line breaks in a text
  * become spaces (json: escapes). */
 void infer_format(rd_output_format format, const infer_line *line, rd_strbuf *out);
+/* Appends a JSON string. Bytes that are not UTF-8 become U+FFFD, since JSON is UTF-8. */
+void infer_json_string(rd_strbuf *out, const char *text, size_t n);
 /* Returns the number of words of a text: runs of bytes that are no white space. */
 int64_t infer_words(const char *text, size_t n);
 

@@ -148,6 +148,12 @@ static json_t *resume_describe(const rd_run *r)
         (void)json_object_set_new(m, "best_before", json_integer((json_int_t)p->best_before));
         if (r->best_measure) (void)json_object_set(m, "best_measure", r->best_measure);
     }
+    if (r->spec.n_classes > 0)
+        (void)json_object_set_new(
+            m, "image",
+            json_pack("{s:I, s:I, s:I, s:I}", "height", (json_int_t)r->spec.image_h, "width",
+                      (json_int_t)r->spec.image_w, "channels", (json_int_t)r->spec.image_c,
+                      "classes", (json_int_t)r->spec.n_classes));
     json_t *classes = meaning_classes(&r->spec);
     if (classes) (void)json_object_set_new(m, "classes", classes);
     if (device_scales_loss(r)) {
@@ -699,6 +705,45 @@ done:
     return st->code;
 }
 
+/* Reads the manifest of the checkpoint that the config names as JSON text; "": there is none. */
+static rd_code manifest_root(rd_run *r, char **text, rd_status *st)
+{
+    rd_ckpt c = {0};
+    char warning[RD_MSG_BYTES] = ""; /* run_load prints it */
+    const char *what = r->config.checkpoint;
+    const bool newest = strcmp(what, "newest") == 0;
+    if (by_name(what))
+        (void)rd_ckpt_load_newest(r->cli->logdir, newest ? "model" : what, &c, warning, st);
+    else
+        (void)rd_ckpt_load(what, &c, st);
+    if (st->code == RD_OK) {
+        *text = c.npz ? json_dumps(meta_of(&c), JSON_COMPACT) : strdup("");
+        if (!*text) rd_fail(st, RD_EENV, "out of memory for the manifest of a checkpoint");
+    }
+    rd_ckpt_release(&c);
+    return st->code;
+}
+
+rd_code run_manifest(rd_run *r, json_t **out, rd_status *st)
+{
+    char *text = NULL;
+    int64_t n = 0;
+    *out = NULL;
+    if (r->world->rank == 0) (void)manifest_root(r, &text, st);
+    RD_TRY(run_agree(r, st));
+    if (text) n = (int64_t)strlen(text);
+    RD_TRY(rd_comm_bcast(r->comm, &n, sizeof n, 0, st));
+    if (!text && !(text = malloc((size_t)n + 1)))
+        rd_fail(st, RD_EENV, "out of memory for the manifest of a checkpoint");
+    RD_TRY(run_agree(r, st));
+    if (n > 0) RD_TRY(rd_comm_bcast(r->comm, text, n, 0, st));
+    text[n] = '\0';
+    *out = n > 0 ? json_loads(text, 0, NULL) : NULL;
+done:
+    free(text);
+    return st->code;
+}
+
 rd_code run_load(rd_run *r, const char *what, bool *found, rd_status *st)
 {
     struct {
@@ -766,22 +811,27 @@ rd_code run_check_weights_source(rd_run *r, rd_status *st)
     return run_agree(r, st);
 }
 
+rd_code run_no_checkpoint(const rd_run *r, rd_status *st)
+{
+    char target[256];
+    const char *what = r->config.checkpoint;
+    if (rd_link_dangles(r->cli->logdir, target, sizeof target))
+        return rd_fail(st, RD_ECKPT,
+                       "log folder '%s' is a link to '%s', which is not there; is a disk not "
+                       "mounted?",
+                       r->cli->logdir, target);
+    return rd_fail(st, RD_ECKPT,
+                   "there is no %s-<step>.npz in '%s'; %s first with the same --logdir, or name a "
+                   "file with --set checkpoint=PATH",
+                   strcmp(what, "newest") == 0 ? "model" : what, r->cli->logdir,
+                   strcmp(what, "average") == 0 ? "run --mode=average" : "train");
+}
+
 rd_code run_load_required(rd_run *r, rd_status *st)
 {
     bool found = false;
-    char target[256];
-    const char *what = r->config.checkpoint;
-    RD_TRY(run_load(r, what, &found, st));
-    if (!found && rd_link_dangles(r->cli->logdir, target, sizeof target))
-        rd_fail(st, RD_ECKPT,
-                "log folder '%s' is a link to '%s', which is not there; is a disk not mounted?",
-                r->cli->logdir, target);
-    if (!found)
-        rd_fail(st, RD_ECKPT,
-                "there is no %s-<step>.npz in '%s'; %s first with the same --logdir, or name a "
-                "file with --set checkpoint=PATH",
-                strcmp(what, "newest") == 0 ? "model" : what, r->cli->logdir,
-                strcmp(what, "average") == 0 ? "run --mode=average" : "train");
+    RD_TRY(run_load(r, r->config.checkpoint, &found, st));
+    if (!found) (void)run_no_checkpoint(r, st);
     (void)run_agree(r, st);
 done:
     return st->code;

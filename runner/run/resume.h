@@ -27,6 +27,13 @@ rd_code run_restore_best(rd_run *r, rd_status *st);
 /* Collective, before data is read. RD_EUSAGE: neither a log folder nor a file names the weights. */
 rd_code run_check_weights_source(rd_run *r, rd_status *st);
 
+/* Collective. Reads the manifest of the checkpoint that the config names: its progress, config and
+ * classes. *out NULL: there is no checkpoint. The caller owns *out. */
+rd_code run_manifest(rd_run *r, json_t **out, rd_status *st);
+
+/* Fails with RD_ECKPT: there is no checkpoint, and what to do about it. */
+rd_code run_no_checkpoint(const rd_run *r, rd_status *st);
+
 /* Collective. Loads the checkpoint that the config names. RD_ECKPT with a remedy: there is none. */
 rd_code run_load_required(rd_run *r, rd_status *st);
 

@@ -277,7 +277,8 @@ static const char *weights_from(const rd_run *r)
     return c && strcmp(c, "newest") != 0 && strcmp(c, "best") != 0 ? c : NULL;
 }
 
-rd_code setup_data(rd_run *r, rd_split split, rd_dataset **out, rd_status *st)
+static rd_code setup_open(rd_run *r, rd_split split, const rd_data_spec *like, rd_dataset **out,
+                          rd_status *st)
 {
     const char *name = setup_dataset_name(r);
     const bool train = split == RD_SPLIT_TRAIN;
@@ -289,9 +290,20 @@ rd_code setup_data(rd_run *r, rd_split split, rd_dataset **out, rd_status *st)
                                .shard = train && r->cli->split_data_per_rank,
                                .keep_all = !train,
                                .logdir = r->cli->logdir,
-                               .weights = weights_from(r)};
+                               .weights = weights_from(r),
+                               .like = like};
     (void)rd_dataset_new(name, &a, out, st);
     return run_agree(r, st);
+}
+
+rd_code setup_data(rd_run *r, rd_split split, rd_dataset **out, rd_status *st)
+{
+    return setup_open(r, split, NULL, out, st);
+}
+
+rd_code setup_data_like(rd_run *r, const rd_data_spec *like, rd_dataset **out, rd_status *st)
+{
+    return setup_open(r, RD_SPLIT_TEST, like, out, st);
 }
 
 /* Collective. Lets the ranks of a host share one copy of weights and optimizer state. Each rank

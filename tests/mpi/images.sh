@@ -100,7 +100,7 @@ figures() { # np: prints the results of the evaluation, without times
     ranks "$1" "$PROG" --config_file=norm.json --logdir=one --mode=eval --set eval_batch_size=7 > out.txt 2>&1 || return 1
     sed 's/"eval_s".*//' one/eval/metrics.jsonl
 }
-classes() { ranks "$1" "$PROG" --config_file=norm.json --logdir=one --mode=infer --set infer_batch_size=6 2> err.txt; }
+classes() { ranks "$1" "$PROG" --config_file=norm.json --logdir=one --mode=infer --output_format=text --set infer_batch_size=6 2> err.txt; }
 figures 1 > f1.txt
 classes 1 > c1.txt
 for n in 2 3; do

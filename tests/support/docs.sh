@@ -64,6 +64,7 @@ logs/METRICS.md         6144
 logs/CHECKPOINTS.md     6144
 logs/FAULTS.md          6144
 logs/RUNS.md            4096
+logs/PREDICT.md         4096
 models/README.md        5120
 models/ADDING.md        2560
 runner/README.md        9216

@@ -381,7 +381,7 @@ static void test_cifar_refused(void **state)
     refuse("cifar", "{'data_dir': '@/bad'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
            "has neither the files of CIFAR");
     refuse("cifar", "{'data_dir': '@/none'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
-           "cannot open");
+           "configs/get_cifar10 fetches");
     const size_t n = cifar_bytes(b, 3, 1, 0);
     files_put(files_at("bad/data_batch_1.bin"), b, n - 1);
     refuse("cifar", "{'data_dir': '@/bad'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,

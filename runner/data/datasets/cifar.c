@@ -167,7 +167,10 @@ static rd_code find_source(const rd_images *m, char out[RD_PATH_BYTES], bool *ar
     struct stat sb;
     RD_TRY(rd_images_path(m, given ? given : "", base, st));
     if (rd_path_stat(base, &sb, RD_MAYBE) != 0)
-        return rd_input_fails(st, RD_EDATA, "open", base, errno, "check data_dir");
+        return errno == ENOENT
+                   ? rd_fail(st, RD_EDATA, "there is no '%s'; check data_dir%s", base,
+                             rd_images_fetcher(m))
+                   : rd_input_fails(st, RD_EDATA, "open", base, errno, "check data_dir");
     *archive = !S_ISDIR(sb.st_mode);
     if (*archive) {
         memcpy(out, base, sizeof base);
@@ -191,8 +194,8 @@ static rd_code find_source(const rd_images *m, char out[RD_PATH_BYTES], bool *ar
     return rd_fail(st, RD_EDATA,
                    "'%s' has neither the files of CIFAR (data_batch_1.bin, test_batch.bin; "
                    "train.bin, test.bin), nor "
-                   "cifar-10-batches-bin, cifar-10-binary.tar.gz or the like; check data_dir%s",
-                   base, m->config_classes > 0 ? " and n_classes" : "");
+                   "cifar-10-batches-bin, cifar-10-binary.tar.gz or the like; check data_dir%s%s",
+                   base, m->config_classes > 0 ? " and n_classes" : "", rd_images_fetcher(m));
 done:
     return st->code;
 }
@@ -299,7 +302,8 @@ done:
     return st->code;
 }
 
-static const rd_images_kind cifar = {.name = "cifar", .load = cifar_load};
+static const rd_images_kind cifar = {
+    .name = "cifar", .load = cifar_load, .fetcher = "; configs/get_cifar10 fetches CIFAR-10"};
 
 RD_DATASET_IMAGES(
     cifar, "CIFAR-10 or CIFAR-100, binary form: the folder, or the .tar.gz as it comes", cifar);

@@ -153,9 +153,9 @@ static rd_code no_usual_name(const rd_images *m, const char *what, int n_dim, rd
     struct stat sb;
     const char *dir = m->c.data_dir, *set = rd_images_train_like(m) ? "train" : "t10k";
     if (rd_path_stat(dir, &sb, RD_MAYBE) != 0)
-        return errno == ENOENT
-                   ? rd_fail(st, RD_EDATA, "there is no folder '%s'; check data_dir", dir)
-                   : rd_input_fails(st, RD_EDATA, "open", dir, errno, "check data_dir");
+        return errno == ENOENT ? rd_fail(st, RD_EDATA, "there is no folder '%s'; check data_dir%s",
+                                         dir, rd_images_fetcher(m))
+                               : rd_input_fails(st, RD_EDATA, "open", dir, errno, "check data_dir");
     if (!S_ISDIR(sb.st_mode))
         return rd_fail(st, RD_EDATA,
                        "'%s' is a file, but dataset idx reads a folder; an .npz file needs --set "
@@ -167,10 +167,11 @@ static rd_code no_usual_name(const rd_images *m, const char *what, int n_dim, rd
     return rd_fail(
         st, RD_EDATA,
         "'%s' has no %s-%s-idx%d-ubyte(.gz), nor %s-%s.idx%d-ubyte(.gz); check data_dir, or name "
-        "the file with %s%s",
+        "the file with %s%s%s",
         dir, set, what, n_dim, set, what, n_dim,
         rd_images_train_like(m) ? "train_data" : "eval_data",
-        has_npz ? "; for its mnist.npz --set dataset=npz_images" : "");
+        has_npz ? "; for its mnist.npz --set dataset=npz_images" : "",
+        has_npz ? "" : rd_images_fetcher(m));
 done:
     return st->code;
 }
@@ -272,7 +273,10 @@ static const rd_option idx_rows[] = {
 static const rd_option_group idx_group = {"idx", "dataset idx: label files", idx_rows,
                                           sizeof(idx_keys)};
 
-static const rd_images_kind idx = {.name = "idx", .load = idx_load};
+static const rd_images_kind idx = {
+    .name = "idx",
+    .load = idx_load,
+    .fetcher = "; configs/get_mnist and configs/get_fashion fetch MNIST and Fashion-MNIST"};
 
 RD_DATASET_IMAGES_OWN(
     idx,

@@ -3,137 +3,128 @@
  * The class is the rank of the folder's name among the sorted names. Opening the dataset reads only
  * names. The training folder defines the classes, also for the other splits: a class without
  * validation images must not shift the numbers of those behind it. In infer mode the folder may
- * hold images and no classes. */
+ * hold images and no classes.
+ *
+ * With eval_fraction one folder holds the images of both splits. A hash of split_seed, class and
+ * name decides for each image by itself. So an image that is added moves no other one. */
 #include "../images_impl.h"
 #include "rd/file.h"
-#include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
+#include <strings.h>
 
-enum { SIDE = 224, MAX_DEPTH = 32 };
+enum { SIDE = 224 };
 
-/* Names of the entries of one folder, sorted. */
-typedef struct names {
-    char **at;
-    int64_t n, cap;
-} names;
+typedef struct folder_keys {
+    double eval_fraction;
+    int64_t split_seed;
+} folder_keys;
 
-static void names_release(names *x)
+#define T folder_keys
+static const rd_option rows[] = {
+    RD_OPT_REAL(T, eval_fraction, eval_fraction, "0", 0, 0.9,
+                "one folder of class folders, without train and val: this share of its images is "
+                "the evaluation data. 0: data_dir has a folder for each"),
+    RD_OPT_INT(T, split_seed, split_seed, "0", 0, 9007199254740992.0,
+               "with eval_fraction: another number chooses other images. The choice depends on it, "
+               "on the class and on the file's name alone"),
+    RD_OPT_END};
+#undef T
+static const rd_option_group own_group = {"image_folder", "class folders", rows,
+                                          sizeof(folder_keys)};
+
+static const char *const usual[2][2] = {{"train", "training"}, {"val", "validation"}};
+
+/* What one walk adds. */
+typedef struct adder {
+    rd_images *m;
+    int64_t label;
+    int64_t n_other; /* images of the class that belong to the other split */
+} adder;
+
+/* Does an image belong to the evaluation data? path: "class/name". */
+static bool folder_is_eval(const folder_keys *k, const char *path)
 {
-    for (int64_t i = 0; i < x->n; i++) free(x->at[i]);
-    free(x->at);
-    *x = (names){0};
+    const uint64_t h =
+        rd_mix64(rd_fnv(RD_FNV_START ^ rd_splitmix64((uint64_t)k->split_seed), path, strlen(path)));
+    return (double)(h >> 11) * 0x1p-53 < k->eval_fraction;
 }
 
-static int by_bytes(const void *a, const void *b)
+static rd_code folder_image(void *ctx, const char *path, rd_status *st)
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static rd_code names_add(names *x, const char *name, rd_status *st)
-{
-    if (x->n == x->cap) {
-        const int64_t cap = x->cap * 2 + 64;
-        char **more = realloc(x->at, (size_t)cap * sizeof *more);
-        if (!more) return rd_fail(st, RD_EENV, "out of memory for %" PRId64 " names of files", cap);
-        x->at = more;
-        x->cap = cap;
+    adder *a = ctx;
+    const folder_keys *k = a->m->own;
+    const bool own_test = a->m->split == RD_SPLIT_TEST && a->m->c.data[RD_SPLIT_TEST] &&
+                          a->m->c.data[RD_SPLIT_TEST][0];
+    if (k->eval_fraction > 0.0 && !own_test &&
+        folder_is_eval(k, path) == rd_images_train_like(a->m)) {
+        a->n_other++;
+        return RD_OK;
     }
-    x->at[x->n] = strdup(name);
-    if (!x->at[x->n])
-        return rd_fail(st, RD_EENV, "out of memory for %" PRId64 " names of files", x->n);
-    x->n++;
-    return RD_OK;
+    return rd_images_add(a->m, RD_IN_FILE, 0, 0, a->label, path, st);
 }
 
-/* Lists the folders and the files of root/sub. Names that begin with a dot are skipped, and
- * everything else that is neither. A pipe or device with the name of an image is an error. */
-static rd_code list(const char *root, const char *sub, names *folders, names *files, rd_status *st)
+static void folder_skip(void *ctx, rd_skip why, const char *path)
 {
-    char path[RD_PATH_BYTES], inner[RD_PATH_BYTES + 300];
-    rd_folder f = {0};
-    if (snprintf(path, sizeof path, sub[0] ? "%s/%s" : "%s%s", root, sub) >= (int)sizeof path)
-        return rd_fail(st, RD_EDATA, "the path is too long: '%.200s/%.200s'", root, sub);
-    if (rd_folder_list(path, sub[0] ? RD_LISTED : RD_MAYBE, &f) != 0)
-        return rd_input_fails(st, RD_EDATA, "read the folder", path, errno, "check data_dir");
-    for (int64_t i = 0; i < f.n; i++) {
-        struct stat sb;
-        const rd_folder_entry *e = &f.entry[i];
-        if (e->name[0] == '.') continue;
-        bool folder = e->type == DT_DIR, file = e->type == DT_REG;
-        if (!folder && !file) { /* a link, or a file system without d_type */
-            snprintf(inner, sizeof inner, "%s/%s", path, e->name);
-            if (rd_path_stat(inner, &sb, e->type == DT_LNK ? RD_MAYBE : RD_LISTED) != 0) {
-                rd_input_fails(st, RD_EDATA, "open", inner, errno, NULL);
-                break;
+    rd_images_skip(((adder *)ctx)->m, why, path, 1);
+}
+
+static void skip_nothing(void *ctx, rd_skip why, const char *path)
+{
+    (void)ctx;
+    (void)why;
+    (void)path;
+}
+
+static const rd_image_walk quiet = {.skip = skip_nothing};
+
+/* Finds one of two folders of data_dir, in any case: "train", "Training". Writes the first name if
+ * there is none. */
+static rd_code find_usual(const rd_images *m, const char *const names[2], char out[RD_PATH_BYTES],
+                          bool *there, rd_status *st)
+{
+    char root[RD_PATH_BYTES];
+    rd_names folders = {0}, files = {0};
+    *there = false;
+    RD_TRY(rd_images_path(m, "", root, st));
+    RD_TRY(rd_path_there(root, there, st));
+    if (!*there)
+        RD_TRY(rd_fail(st, RD_EDATA, "there is no folder '%s'; check data_dir%s", root,
+                       rd_images_fetcher(m)));
+    RD_TRY(rd_image_list(root, "", &quiet, &folders, &files, st));
+    *there = false;
+    for (int k = 0; k < 2 && !*there; k++)
+        for (int64_t i = 0; i < folders.n && !*there; i++)
+            if (strcasecmp(folders.at[i], names[k]) == 0) {
+                *there = true;
+                RD_TRY(rd_images_path(m, folders.at[i], out, st));
             }
-            folder = S_ISDIR(sb.st_mode);
-            file = S_ISREG(sb.st_mode);
-            if (!folder && !file && rd_image_named(e->name)) {
-                rd_fail(st, RD_EDATA, "'%s' is %s, not a regular file", inner,
-                        rd_file_kind(sb.st_mode));
-                break;
-            }
-        }
-        if (folder) RD_TRY(names_add(folders, e->name, st));
-        if (file) RD_TRY(names_add(files, e->name, st));
-    }
-    if (folders->n > 1) qsort(folders->at, (size_t)folders->n, sizeof *folders->at, by_bytes);
-    if (files->n > 1) qsort(files->at, (size_t)files->n, sizeof *files->at, by_bytes);
+    if (!*there) RD_TRY(rd_images_path(m, names[0], out, st));
 done:
-    rd_folder_release(&f);
-    return st->code;
-}
-
-/* Adds all images of root/sub and below. */
-static rd_code add_images(rd_images *m, const char *root, const char *sub, int64_t label, int depth,
-                          rd_status *st)
-{
-    names folders = {0}, files = {0};
-    rd_strbuf b = {0};
-    if (depth > MAX_DEPTH)
-        return rd_fail(st, RD_EDATA,
-                       "'%s/%.200s': folders are nested more than %d deep; does a link lead back?",
-                       root, sub, MAX_DEPTH);
-    RD_TRY(list(root, sub, &folders, &files, st));
-    for (int64_t i = 0; i < files.n; i++) {
-        rd_strbuf_reset(&b);
-        rd_strbuf_printf(&b, sub[0] ? "%s/%s" : "%s%s", sub, files.at[i]);
-        if (b.failed) RD_TRY(rd_fail(st, RD_EENV, "out of memory"));
-        if (rd_image_named(files.at[i]))
-            RD_TRY(rd_images_add(m, RD_IN_FILE, 0, 0, label, rd_strbuf_str(&b), st));
-        else
-            rd_images_skip(m, RD_SKIP_NAME, rd_strbuf_str(&b), 1);
-    }
-    for (int64_t i = 0; i < folders.n; i++) {
-        rd_strbuf_reset(&b);
-        rd_strbuf_printf(&b, "%s/%s", sub, folders.at[i]);
-        if (b.failed) RD_TRY(rd_fail(st, RD_EENV, "out of memory"));
-        RD_TRY(add_images(m, root, rd_strbuf_str(&b), label, depth + 1, st));
-    }
-done:
-    rd_strbuf_release(&b);
-    names_release(&folders);
-    names_release(&files);
+    rd_names_release(&folders);
+    rd_names_release(&files);
     return st->code;
 }
 
 /* Lists the classes: the folders of the training data if it exists, else those of root. */
-static rd_code find_classes(const rd_images *m, const char *root, names *out, rd_status *st)
+static rd_code find_classes(const rd_images *m, const char *root, rd_names *out, rd_status *st)
 {
     char train[RD_PATH_BYTES];
-    names files = {0};
+    rd_names files = {0};
     const char *given = m->c.data[RD_SPLIT_TRAIN];
-    if (!rd_images_train_like(m)) {
-        RD_TRY(rd_images_path(m, given && given[0] ? given : "train", train, st));
-        bool there;
-        RD_TRY(rd_path_there(train, &there, st));
+    const folder_keys *k = m->own;
+    if (!rd_images_train_like(m) && (k->eval_fraction == 0.0 || m->split == RD_SPLIT_TEST)) {
+        bool there = false;
+        if (given && given[0]) {
+            RD_TRY(rd_images_path(m, given, train, st));
+            RD_TRY(rd_path_there(train, &there, st));
+        } else if (m->c.data_dir && m->c.data_dir[0]) {
+            RD_TRY(find_usual(m, usual[0], train, &there, st));
+        }
         if (there) root = train;
     }
-    RD_TRY(list(root, "", out, &files, st));
+    RD_TRY(rd_image_list(root, "", &quiet, out, &files, st));
     if (out->n == 0)
         RD_TRY(rd_fail(
             st, RD_EDATA,
@@ -141,23 +132,124 @@ static rd_code find_classes(const rd_images *m, const char *root, names *out, rd
             "name, as in train/cat/1.jpg",
             root, files.n > 0 ? ", only files" : ""));
 done:
-    names_release(&files);
+    rd_names_release(&files);
+    return st->code;
+}
+
+/* Fails because data_dir has no folder for the split. It may be a folder of classes. */
+static rd_code no_split(const rd_images *m, const char *missing, rd_status *st)
+{
+    enum { SHOWN = 4 };
+    char root[RD_PATH_BYTES];
+    rd_names folders = {0}, files = {0};
+    rd_strbuf list = {0};
+    RD_TRY(rd_images_path(m, "", root, st));
+    RD_TRY(rd_image_list(root, "", &quiet, &folders, &files, st));
+    for (int64_t i = 0; i < folders.n && i < SHOWN; i++)
+        rd_strbuf_printf(&list, "%s%s", i ? ", " : "", folders.at[i]);
+    if (folders.n > 1)
+        rd_fail(st, RD_EDATA,
+                "there is no folder '%s'; '%s' has %" PRId64
+                " folders: %s%s; if these are the classes, add \"eval_fraction\": 0.1 to split "
+                "them; else check data_dir, or name the folder with %s",
+                missing, root, folders.n, rd_strbuf_str(&list), folders.n > SHOWN ? ", ..." : "",
+                rd_images_train_like(m) ? "train_data" : "eval_data");
+    else
+        rd_fail(st, RD_EDATA,
+                "there is no folder '%s'; check data_dir, or name the folder with %s%s", missing,
+                rd_images_train_like(m) ? "train_data" : "eval_data", rd_images_fetcher(m));
+done:
+    rd_strbuf_release(&list);
+    rd_names_release(&folders);
+    rd_names_release(&files);
+    return st->code;
+}
+
+/* Is `train` a folder of classes, and no class? Then data_dir has no other folder than one of test
+ * images. */
+static rd_code whole_is_train(const rd_images *m, bool *train, rd_status *st)
+{
+    char root[RD_PATH_BYTES];
+    rd_names folders = {0}, files = {0};
+    if (!*train) return RD_OK;
+    RD_TRY(rd_images_path(m, "", root, st));
+    RD_TRY(rd_image_list(root, "", &quiet, &folders, &files, st));
+    for (int64_t i = 0; i < folders.n; i++)
+        *train &= strncasecmp(folders.at[i], "train", 5) == 0 ||
+                  strncasecmp(folders.at[i], "test", 4) == 0;
+done:
+    rd_names_release(&folders);
+    rd_names_release(&files);
+    return st->code;
+}
+
+/* Finds the folder that eval_fraction splits: train_data, data_dir, or its folder `train`. */
+static rd_code find_whole(const rd_images *m, char out[RD_PATH_BYTES], rd_status *st)
+{
+    const char *given = m->c.data[RD_SPLIT_TRAIN], *eval = m->c.data[RD_SPLIT_EVAL];
+    char other[RD_PATH_BYTES];
+    bool train, val;
+    if (eval && eval[0])
+        return rd_fail(st, RD_EUSAGE,
+                       "'eval_data' and 'eval_fraction' both choose the evaluation data; remove "
+                       "one of them");
+    if (given && given[0]) return rd_images_path(m, given, out, st);
+    RD_TRY(find_usual(m, usual[0], out, &train, st));
+    RD_TRY(find_usual(m, usual[1], other, &val, st));
+    if (train && val)
+        RD_TRY(rd_fail(st, RD_EUSAGE,
+                       "'eval_fraction' splits one folder of classes, but there are '%s' and '%s'; "
+                       "remove eval_fraction, or name the folder to split with train_data",
+                       out, other));
+    RD_TRY(whole_is_train(m, &train, st));
+    if (!train) RD_TRY(rd_images_path(m, "", out, st));
+done:
     return st->code;
 }
 
 static rd_code find_root(const rd_images *m, char out[RD_PATH_BYTES], rd_status *st)
 {
-    static const char *const usual[2][2] = {{"train", "training"}, {"val", "validation"}};
+    const folder_keys *k = m->own;
     const char *given = rd_images_given(m);
     bool there = false;
+    if (k->eval_fraction > 0.0 &&
+        !(m->split == RD_SPLIT_TEST && m->c.data[RD_SPLIT_TEST] && m->c.data[RD_SPLIT_TEST][0]))
+        return find_whole(m, out, st);
     if (given) return rd_images_path(m, given, out, st);
-    for (int k = 1; k >= 0 && !there; k--) {
-        RD_TRY(rd_images_path(m, usual[!rd_images_train_like(m)][k], out, st));
-        RD_TRY(rd_path_there(out, &there, st));
-    }
-    if (!there)
-        rd_fail(st, RD_EDATA, "there is no folder '%s'; check data_dir, or name the folder with %s",
-                out, rd_images_train_like(m) ? "train_data" : "eval_data");
+    RD_TRY(find_usual(m, usual[!rd_images_train_like(m)], out, &there, st));
+    if (!there) RD_TRY(no_split(m, out, st));
+done:
+    return st->code;
+}
+
+static int folder_by_bytes(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Adds the images of one class. */
+static rd_code add_class(rd_images *m, const char *root, const char *name, const rd_names *classes,
+                         rd_status *st)
+{
+    char **at = classes->n == 0 ? NULL
+                                : bsearch(&name, classes->at, (size_t)classes->n,
+                                          sizeof *classes->at, folder_by_bytes);
+    if (!at)
+        return rd_fail(st, RD_EDATA, "'%s' has a class '%s' that the training data does not have",
+                       root, name);
+    adder a = {.m = m, .label = at - classes->at};
+    const rd_image_walk w = {&a, folder_image, folder_skip};
+    const int64_t before = m->head.n;
+    RD_TRY(rd_image_walk_below(root, name, &w, st));
+    if (m->head.n > before || !rd_images_train_like(m)) return RD_OK;
+    if (a.n_other > 0)
+        return rd_fail(st, RD_EDATA,
+                       "all %" PRId64 " images of '%s/%s' are evaluation data; lower "
+                       "eval_fraction, or choose another split_seed",
+                       a.n_other, root, name);
+    return rd_fail(st, RD_EDATA,
+                   "'%s/%s' has no .jpg, .jpeg or .png; remove the folder if it is not a class",
+                   root, name);
 done:
     return st->code;
 }
@@ -165,17 +257,22 @@ done:
 static rd_code image_folder_load(rd_images *m, rd_status *st)
 {
     char root[RD_PATH_BYTES];
-    names classes = {0}, folders = {0}, files = {0};
+    rd_names classes = {0}, folders = {0}, files = {0};
+    adder a = {.m = m};
+    const rd_image_walk w = {&a, folder_image, folder_skip};
     uint32_t shard;
     RD_TRY(find_root(m, root, st));
     RD_TRY(rd_images_add_shard(m, root, &shard, st)); /* shard 0: the root of all names */
     RD_TRY(find_classes(m, root, &classes, st));
     for (int64_t i = 0; i < classes.n; i++) RD_TRY(rd_images_add_class(m, classes.at[i], st));
-    RD_TRY(list(root, "", &folders, &files, st));
+    RD_TRY(rd_image_list(root, "", &quiet, &folders, &files, st));
     if (folders.n == 0 && m->mode == RD_MODE_INFER) {
-        RD_TRY(add_images(m, root, "", 0, 0, st));
+        RD_TRY(rd_image_walk_below(root, "", &w, st));
         goto done;
     }
+    rd_names_release(&folders);
+    rd_names_release(&files);
+    RD_TRY(rd_image_list(root, "", &w, &folders, &files, st));
     for (int64_t i = 0; i < files.n; i++)
         rd_images_skip(m, rd_image_named(files.at[i]) ? RD_SKIP_PLACE : RD_SKIP_NAME, files.at[i],
                        1);
@@ -184,34 +281,23 @@ static rd_code image_folder_load(rd_images *m, rd_status *st)
             st, RD_EDATA,
             "'%s' has no folder for a class; each class needs a folder of images with its name",
             root));
-    for (int64_t i = 0; i < folders.n; i++) {
-        char **at = classes.n == 0 ? NULL
-                                   : bsearch(&folders.at[i], classes.at, (size_t)classes.n,
-                                             sizeof *classes.at, by_bytes);
-        if (!at)
-            RD_TRY(rd_fail(st, RD_EDATA,
-                           "'%s' has a class '%s' that the training data does not have", root,
-                           folders.at[i]));
-        const int64_t before = m->head.n;
-        RD_TRY(add_images(m, root, folders.at[i], at - classes.at, 0, st));
-        if (m->head.n == before && rd_images_train_like(m))
-            RD_TRY(rd_fail(
-                st, RD_EDATA,
-                "'%s/%s' has no .jpg, .jpeg or .png; remove the folder if it is not a class", root,
-                folders.at[i]));
-    }
+    for (int64_t i = 0; i < folders.n; i++) RD_TRY(add_class(m, root, folders.at[i], &classes, st));
     RD_TRY(rd_images_sort(m, st));
 done:
-    names_release(&classes);
-    names_release(&folders);
-    names_release(&files);
+    rd_names_release(&classes);
+    rd_names_release(&folders);
+    rd_names_release(&files);
     return st->code;
 }
 
 static const rd_images_kind image_folder = {
-    .name = "image_folder", .load = image_folder_load, .side = SIDE};
+    .name = "image_folder",
+    .load = image_folder_load,
+    .side = SIDE,
+    .fetcher = "; configs/get_food fetches photographs of food in ten classes"};
 
-RD_DATASET_IMAGES(
-    image_folder,
-    "JPEG files in a folder for each class: data_dir/train/CLASS/x.jpg, data_dir/val/CLASS/y.jpg",
-    image_folder);
+RD_DATASET_IMAGES_OWN(image_folder,
+                      "JPEG and PNG files in a folder for each class: data_dir/train/CLASS/x.jpg "
+                      "and data_dir/val/..., "
+                      "or data_dir/CLASS/x.jpg with eval_fraction",
+                      image_folder, &own_group);

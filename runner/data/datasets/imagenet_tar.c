@@ -524,7 +524,10 @@ static const rd_option_group imagenet_tar_group = {"imagenet_tar",
                                                    imagenet_tar_rows, sizeof(imagenet_tar_keys)};
 
 static const rd_images_kind imagenet_tar = {
-    .name = "imagenet_tar", .load = imagenet_tar_load, .side = SIDE};
+    .name = "imagenet_tar",
+    .load = imagenet_tar_load,
+    .side = SIDE,
+    .fetcher = "; image-net.org gives ImageNet to people who register"};
 
 RD_DATASET_IMAGES_OWN(
     imagenet_tar,
