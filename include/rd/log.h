@@ -1,5 +1,9 @@
 /* log.h -- what a person reads: stdout, stderr and, on rank 0, run.log.
  *
+ * On a terminal, a line that is longer than the terminal is wide continues on the next one, at a
+ * blank, and some words are coloured, unless NO_COLOR is set or TERM is dumb. A pipe, a file and
+ * run.log get each line whole and without colours. Under mpirun the terminal is that of mpirun.
+ *
  * Each line is one write call, so lines of several ranks do not mix. Ranks other than 0 print only
  * warnings and errors, with "[rank r, host] " in front. Characters that may not be shown are
  * escaped (printable.h), the newline too: a message is one line. A terminal or pipe that accepts
@@ -24,14 +28,23 @@ rd_code rd_log_new(int rank, const char *host, FILE *out, rd_log **log, rd_statu
 void rd_log_free(rd_log *l); /* NULL is fine; ends a live line */
 /* Appends all later lines to this file, too. For rank 0. */
 rd_code rd_log_tee(rd_log *l, const char *path, rd_status *st);
-/* Returns whether `out` is a terminal. */
+/* Returns whether `out` is a terminal. mpirun gives its ranks their own terminal. */
 bool rd_log_is_tty(const rd_log *l);
+/* Returns whether a terminal shows `out`, also through mpirun. */
+bool rd_log_watched(const rd_log *l);
+/* Returns how many columns a line of `out` has: COLUMNS if it is set, else those of the terminal,
+ * else 80. At least 20. */
+int rd_log_columns(const rd_log *l);
 /* Shortens the ten seconds to a tenth of a second, for all logs of the process. Signal handlers may
  * call it. */
 void rd_log_hurry(void);
 
 /* Prints a line on rank 0. Other ranks print nothing. */
 void rd_info(rd_log *l, const char *fmt, ...) RD_PRINTF(2, 3);
+/* The same for good news, which a terminal shows in green. */
+void rd_good(rd_log *l, const char *fmt, ...) RD_PRINTF(2, 3);
+/* The same for a line whose end may be missing on a terminal: it is cut to the width. */
+void rd_info_cut(rd_log *l, const char *fmt, ...) RD_PRINTF(2, 3);
 /* Prints "warning: ..." on stderr and in run.log, on any rank. */
 void rd_warn(rd_log *l, const char *fmt, ...) RD_PRINTF(2, 3);
 /* Prints "run_dist: error: ..." on stderr and in run.log. */

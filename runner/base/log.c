@@ -37,13 +37,19 @@ typedef struct console {
 
 static const char clear_line[] = "\r\033[K";
 
+/* What a terminal does with a line. */
+typedef enum look { LOOK_PLAIN, LOOK_GOOD, LOOK_WARNING, LOOK_ERROR, LOOK_CUT } look;
+
 struct rd_log {
     pthread_mutex_t lock;
     FILE *out;
     console to_out, to_err;
     int rank;
     int tee_fd; /* run.log; -1: none */
-    bool tty, err_tty, live, tee_failed;
+    bool tty, live, tee_failed;
+    bool out_watched, err_watched; /* a terminal shows the stream */
+    bool colours;
+    int terminal; /* owned; the terminal of mpirun; -1: not needed */
     char host[64];
 };
 
@@ -135,6 +141,30 @@ static void console_write_line(console *c, const char *s, size_t n)
     if (c->stuck || !console_write(c, s, n)) c->lost++;
 }
 
+/* Does a terminal show this stream? mpirun gives its ranks their own terminal even when its output
+ * goes to a file. What matters is mpirun's own stream. path: of that terminal; "": none. */
+static bool log_is_watched(int fd, char path[64])
+{
+    char link[64];
+    path[0] = '\0';
+    if (!getenv("OMPI_COMM_WORLD_RANK") && !getenv("PMIX_RANK") && !getenv("PMI_RANK"))
+        return isatty(fd) == 1;
+    (void)snprintf(link, sizeof link, "/proc/%d/fd/%d", (int)getppid(), fd);
+    const ssize_t n = readlink(link, path, 63);
+    path[n > 0 ? n : 0] = '\0';
+    if (strncmp(path, "/dev/pts/", 9) == 0 || strncmp(path, "/dev/tty", 8) == 0 ||
+        strcmp(path, "/dev/console") == 0)
+        return true;
+    path[0] = '\0';
+    return false;
+}
+
+static bool log_has_colours(void)
+{
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    return !(no && no[0]) && term && term[0] && strcmp(term, "dumb") != 0;
+}
+
 rd_code rd_log_new(int rank, const char *host, FILE *out, rd_log **log, rd_status *st)
 {
     rd_log *l = *log = calloc(1, sizeof *l);
@@ -144,7 +174,11 @@ rd_code rd_log_new(int rank, const char *host, FILE *out, rd_log **log, rd_statu
     l->rank = rank;
     l->tee_fd = -1;
     l->tty = isatty(fileno(out)) == 1;
-    l->err_tty = isatty(STDERR_FILENO) == 1;
+    char path[64];
+    l->err_watched = log_is_watched(STDERR_FILENO, path);
+    l->out_watched = log_is_watched(fileno(out), path);
+    l->terminal = path[0] ? open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
+    l->colours = log_has_colours();
     console_open(&l->to_out, fileno(out));
     console_open(&l->to_err, STDERR_FILENO);
     snprintf(l->host, sizeof l->host, "%s", host ? host : "");
@@ -163,6 +197,7 @@ void rd_log_free(rd_log *l)
     if (!l) return;
     log_end_live(l);
     if (l->tee_fd >= 0) close(l->tee_fd);
+    if (l->terminal >= 0) close(l->terminal);
     if (l->to_out.reopened >= 0) close(l->to_out.reopened);
     if (l->to_err.reopened >= 0) close(l->to_err.reopened);
     pthread_mutex_destroy(&l->lock);
@@ -186,6 +221,90 @@ bool rd_log_is_tty(const rd_log *l)
     return l->tty;
 }
 
+bool rd_log_watched(const rd_log *l)
+{
+    return l->out_watched;
+}
+
+int rd_log_columns(const rd_log *l)
+{
+    enum { LEAST = 20, MOST = 10000, USUAL = 80 };
+    const char *given = getenv("COLUMNS");
+    struct winsize w = {0};
+    const int asked = given ? atoi(given) : 0;
+    if (asked >= LEAST && asked <= MOST) return asked;
+    const int fd = l->terminal >= 0 ? l->terminal : fileno(l->out);
+    if (!l->out_watched || ioctl(fd, TIOCGWINSZ, &w) != 0 || w.ws_col == 0) return USUAL;
+    return w.ws_col < LEAST ? LEAST : w.ws_col;
+}
+
+/* Returns how many bytes of s fit into `columns` UTF-8 characters, one column each. A line that
+ * wraps could not be rewritten in place. */
+static size_t text_fit(const char *s, size_t n, int columns)
+{
+    size_t i = 0;
+    for (int c = 0; i < n; i++) {
+        if (s[i] == '\n') return i;
+        if (((unsigned char)s[i] & 0xC0) != 0x80 && c++ == columns) return i;
+    }
+    return i;
+}
+
+/* Appends a line as a terminal of this width shows it: cut at its end, or continued on the next
+ * line at a blank. A word that is too long stays whole. */
+static void log_add_folded(rd_strbuf *b, const char *text, int columns, look how)
+{
+    enum { INDENT = 4 };
+    size_t left = strlen(text);
+    for (int room = columns;; room = columns - INDENT) {
+        size_t fit = text_fit(text, left, room), end;
+        if (fit < left && text[fit] == '\n') { /* an error of several lines */
+            rd_strbuf_add(b, text, fit + 1);
+            text += fit + 1;
+            left -= fit + 1;
+            continue;
+        }
+        if (fit < left && how == LOOK_CUT) {
+            rd_strbuf_add(b, text, text_fit(text, left, room > 3 ? room - 3 : room));
+            rd_strbuf_puts(b, "...");
+            return;
+        }
+        for (end = fit; fit < left && end > 0 && (text[end] != ' ' || text[end + 1] == '%');
+             end--) {
+        }
+        while (end > 0 && text[end - 1] == ' ') end--;
+        if (fit < left && end == 0) { /* no blank: the word goes on */
+            const char *blank = memchr(text + fit, ' ', left - fit);
+            end = blank ? (size_t)(blank - text) : left;
+        }
+        if (fit == left) end = left;
+        rd_strbuf_add(b, text, end);
+        while (end < left && text[end] == ' ') end++;
+        text += end;
+        left -= end;
+        if (left == 0) return;
+        rd_strbuf_printf(b, "\n%*s", INDENT, "");
+    }
+}
+
+/* Appends a line with the colours of its look. */
+static void log_add_coloured(rd_strbuf *b, const char *line, look how)
+{
+    const char *word = how == LOOK_WARNING ? "warning:"
+                       : how == LOOK_ERROR ? "error:"
+                                           : NULL,
+               *at = word ? strstr(line, word) : NULL;
+    if (how == LOOK_GOOD) {
+        rd_strbuf_printf(b, "\033[32m%s\033[0m", line);
+    } else if (at) {
+        const int n = (int)(at - line) + (int)strlen(word);
+        rd_strbuf_printf(b, "\033[%sm%.*s\033[0m%s", how == LOOK_ERROR ? "1;31" : "33", n, line,
+                         line + n);
+    } else {
+        rd_strbuf_puts(b, line);
+    }
+}
+
 /* Appends a text whose foreign parts are escaped, and escapes all else but newlines. */
 static void log_add_lines(rd_strbuf *b, const char *text)
 {
@@ -199,10 +318,11 @@ static void log_add_lines(rd_strbuf *b, const char *text)
 
 /* Writes one line to the console and to run.log. text: the line without its '\n'. to_err: to
  * stderr, else to the log's stream. l may be NULL: then to stderr alone. */
-static void log_write_line(rd_log *l, bool to_err, const char *text)
+static void log_write_line(rd_log *l, bool to_err, look how, const char *text)
 {
-    rd_strbuf b = {0};
+    rd_strbuf b = {0}, folded = {0};
     FILE *f = to_err || !l ? stderr : l->out;
+    const bool watched = l && (to_err ? l->err_watched : l->out_watched);
     if (l) pthread_mutex_lock(&l->lock);
     if (l && l->live) {
         if (to_err && fileno(l->out) != STDERR_FILENO)
@@ -211,9 +331,14 @@ static void log_write_line(rd_log *l, bool to_err, const char *text)
             rd_strbuf_add(&b, clear_line, sizeof clear_line - 1);
         l->live = false;
     }
-    const size_t head = b.n;
-    rd_strbuf_puts(&b, text);
+    if (watched) log_add_folded(&folded, text, rd_log_columns(l) - 1, how);
+    if (watched && l->colours)
+        log_add_coloured(&b, rd_strbuf_str(&folded), how);
+    else
+        rd_strbuf_puts(&b, watched ? rd_strbuf_str(&folded) : text);
     rd_strbuf_add(&b, "\n", 1);
+    b.failed = b.failed || folded.failed;
+    rd_strbuf_release(&folded);
     fflush(f); /* text that others printed through stdio comes first */
     const char *line = b.failed ? "out of memory for a log line\n" : b.s;
     const size_t n = b.failed ? strlen(line) : b.n;
@@ -221,14 +346,14 @@ static void log_write_line(rd_log *l, bool to_err, const char *text)
         console_write_line(f == l->out ? &l->to_out : &l->to_err, line, n);
     else
         log_write(fileno(f), line, n);
-    if (!b.failed) {
-        if (l && l->tee_fd >= 0 && !log_write(l->tee_fd, b.s + head, b.n - head) &&
-            !l->tee_failed) {
-            static const char lost[] =
-                "warning: run.log cannot be written any more (is the disk full?)\n";
-            l->tee_failed = true;
-            console_write_line(&l->to_err, lost, sizeof lost - 1);
-        }
+    rd_strbuf_reset(&b);
+    rd_strbuf_puts(&b, text);
+    rd_strbuf_add(&b, "\n", 1);
+    if (!b.failed && l && l->tee_fd >= 0 && !log_write(l->tee_fd, b.s, b.n) && !l->tee_failed) {
+        static const char lost[] =
+            "warning: run.log cannot be written any more (is the disk full?)\n";
+        l->tee_failed = true;
+        console_write_line(&l->to_err, lost, sizeof lost - 1);
     }
     if (l) pthread_mutex_unlock(&l->lock);
     rd_strbuf_release(&b);
@@ -243,7 +368,7 @@ static void log_add_rank(rd_strbuf *b, const rd_log *l)
     rd_strbuf_puts(b, "] ");
 }
 
-static void log_report(rd_log *l, bool to_err, const char *before, const char *fmt, va_list ap)
+static void log_report(rd_log *l, look how, const char *before, const char *fmt, va_list ap)
 {
     char text[4096];
     rd_strbuf b = {0};
@@ -261,7 +386,7 @@ static void log_report(rd_log *l, bool to_err, const char *before, const char *f
         free(big);
     }
     va_end(again);
-    log_write_line(l, to_err, rd_strbuf_str(&b));
+    log_write_line(l, how == LOOK_WARNING, how, rd_strbuf_str(&b));
     rd_strbuf_release(&b);
 }
 
@@ -270,7 +395,25 @@ void rd_info(rd_log *l, const char *fmt, ...)
     if (!l || l->rank != 0) return;
     va_list ap;
     va_start(ap, fmt);
-    log_report(l, false, "", fmt, ap);
+    log_report(l, LOOK_PLAIN, "", fmt, ap);
+    va_end(ap);
+}
+
+void rd_good(rd_log *l, const char *fmt, ...)
+{
+    if (!l || l->rank != 0) return;
+    va_list ap;
+    va_start(ap, fmt);
+    log_report(l, LOOK_GOOD, "", fmt, ap);
+    va_end(ap);
+}
+
+void rd_info_cut(rd_log *l, const char *fmt, ...)
+{
+    if (!l || l->rank != 0) return;
+    va_list ap;
+    va_start(ap, fmt);
+    log_report(l, LOOK_CUT, "", fmt, ap);
     va_end(ap);
 }
 
@@ -278,7 +421,7 @@ void rd_warn(rd_log *l, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    log_report(l, true, "warning: ", fmt, ap);
+    log_report(l, LOOK_WARNING, "warning: ", fmt, ap);
     va_end(ap);
 }
 
@@ -295,7 +438,7 @@ void rd_error(rd_log *l, const rd_status *st)
 {
     rd_strbuf b = {0};
     log_add_error(&b, l, st);
-    log_write_line(l, true, rd_strbuf_str(&b));
+    log_write_line(l, true, LOOK_ERROR, rd_strbuf_str(&b));
     rd_strbuf_release(&b);
 }
 
@@ -312,18 +455,6 @@ void rd_error_append(const rd_log *l, const char *path, const rd_status *st)
     rd_strbuf_release(&b);
 }
 
-/* Returns how many bytes of s fit into `columns` UTF-8 characters, one column each. A line that
- * wraps could not be rewritten in place. */
-static size_t text_fit(const char *s, size_t n, int columns)
-{
-    size_t i = 0;
-    for (int c = 0; i < n; i++) {
-        if (s[i] == '\n') return i;
-        if (((unsigned char)s[i] & 0xC0) != 0x80 && c++ == columns) return i;
-    }
-    return i;
-}
-
 void rd_live(rd_log *l, const char *fmt, ...)
 {
     if (!l || !l->tty || l->rank != 0) return;
@@ -337,10 +468,7 @@ void rd_live(rd_log *l, const char *fmt, ...)
         vsnprintf(raw, sizeof raw, fmt, ap);
         va_end(ap);
         (void)rd_printable(raw, strlen(raw), false, text, sizeof text);
-        struct winsize w = {0};
-        const int columns = ioctl(fileno(l->out), TIOCGWINSZ, &w) == 0 && w.ws_col > 1
-                                ? w.ws_col - 1
-                                : 79;
+        const int columns = rd_log_columns(l) - 1;
         const int n = snprintf(line, sizeof line, "\r%.*s\033[K",
                                (int)text_fit(text, strlen(text), columns), text);
         fflush(l->out);

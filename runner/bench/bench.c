@@ -10,6 +10,7 @@
 #include "../run/console.h"
 #include "../run/decode.h"
 #include "../run/device.h"
+#include "../run/progress.h"
 #include "../run/exchange.h"
 #include "../run/world.h"
 
@@ -189,6 +190,7 @@ static rd_code bench_measure(bench *b, const bench_style *style, rd_status *st)
     bench_result *v = &b->result;
     const bool is_first_rank = r->world->rank == 0;
     int64_t live_ns = 0;
+    progress p = {0};
     v->step = calloc((size_t)v->n_planned, sizeof *v->step);
     if (!v->step)
         rd_fail(st, RD_EENV,
@@ -197,23 +199,36 @@ static rd_code bench_measure(bench *b, const bench_style *style, rd_status *st)
     RD_TRY(run_agree(r, st));
     RD_TRY(measure_peak(r, 6, v, st));
     if (is_first_rank && style->warm) style->warm(b);
-    for (int64_t i = 0; i < b->config.bench_warmup; i++) RD_TRY(bench_one_step(b, false, st));
+    progress_start(&p, r, "warm-up", "step", b->config.bench_warmup);
+    for (int64_t i = 0; i < b->config.bench_warmup; i++) {
+        RD_TRY(bench_one_step(b, false, st));
+        progress_at(&p, i + 1);
+    }
+    progress_end(&p);
     rd_watch_beat(r->watch, RD_PHASE_WAIT, r->progress.step);
     RD_TRY(rd_comm_barrier(r->comm, st));
     if (is_first_rank && style->ready) style->ready(b);
     const int64_t begin_ns = rd_now_ns();
     const double begin_cpu = cpu_s();
+    progress_start(&p, r, "measuring", "step", v->n_planned);
     for (int64_t i = 1; i <= v->n_planned; i++) {
         RD_TRY(bench_one_step(b, true, st));
-        if (is_first_rank && style->step) style->step(b, i);
+        if (is_first_rank && style->step) {
+            rd_live(r->log, NULL); /* its line may come now, on another stream */
+            style->step(b, i);
+            progress_at(&p, i);
+        }
         if (is_first_rank && !style->step && rd_now_ns() - live_ns > 100000000) {
             live_ns = rd_now_ns();
-            rd_live(r->log, "step %" PRId64 " of %" PRId64 ", %.1f %s/s", i, v->n_planned,
-                    v->units / ((double)(rd_now_ns() - begin_ns) * 1e-9),
-                    b->images ? "images" : "tokens");
+            const double s = (double)(rd_now_ns() - begin_ns) * 1e-9;
+            char eta[32];
+            rd_live(r->log, "step %" PRId64 " of %" PRId64 ", %.1f %s/s, eta %s", i, v->n_planned,
+                    v->units / s, b->images ? "images" : "tokens",
+                    rd_duration_text(s / (double)i * (double)(v->n_planned - i), eta));
         }
     }
     rd_live(r->log, NULL);
+    progress_end(&p);
     rd_watch_beat(r->watch, RD_PHASE_WAIT, r->progress.step);
     if (b->config.bench_forward_only)
         RD_TRY(rd_comm_barrier(r->comm, st)); /* nothing else keeps the ranks together */

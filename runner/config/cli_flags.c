@@ -340,8 +340,9 @@ const rd_flag rd_flags[] = {
     {.name = "verbose",
      .type = RD_FLAG_BOOL,
      .at = AT(verbose),
-     .brief = "errors name their place in the program",
-     .help = "errors name the place in the program where they were found"},
+     .brief = "more lines: where errors arose, efficiency on hosts",
+     .help = "errors name the place in the program where they were found, and a training on one "
+             "host ends with its efficiency on more hosts"},
     {.name = "version",
      .type = RD_FLAG_BOOL,
      .at = AT(version),

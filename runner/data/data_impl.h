@@ -83,6 +83,9 @@ typedef struct rd_text_files {
 rd_code rd_text_files_new(const rd_paths *names, rd_text_files *out, rd_status *st);
 void rd_text_files_release(rd_text_files *f);
 
+/* Returns the bytes of all files; -1: one of them is compressed, or no regular file. */
+int64_t rd_text_files_bytes(const rd_text_files *f);
+
 enum { RD_FILES_NAME = 384 };
 
 /* Writes "'a'", or "'a' (and 2 more files)", for messages. */

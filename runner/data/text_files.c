@@ -1,5 +1,6 @@
 /* text_files.c -- the files of one side of a text: names, lists of names, and patterns. */
 #include "data_impl.h"
+#include "rd/gunzip.h"
 #include "rd/strbuf.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,4 +102,22 @@ const char *rd_text_files_name(const rd_text_files *f, char out[RD_FILES_NAME])
         (void)snprintf(out, RD_FILES_NAME, "'%.300s' (and %d more file%s)", first, f->n - 1,
                        RD_S(f->n - 1));
     return out;
+}
+
+int64_t rd_text_files_bytes(const rd_text_files *f)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < f->n; i++) {
+        const char *kind;
+        unsigned char head[16];
+        struct stat at;
+        /* A pipe must not be opened twice; and what cannot be opened is reported later. */
+        if (stat(f->at[i], &at) != 0 || !S_ISREG(at.st_mode)) return -1;
+        rd_input *in = rd_input_open(f->at[i], RD_LISTED, &kind);
+        const ssize_t n = in ? rd_input_pread(in, head, sizeof head, 0) : -1;
+        rd_input_close(in);
+        if (n < 0 || (n > 0 && rd_compressed(head, (size_t)n))) return -1;
+        bytes += at.st_size;
+    }
+    return bytes;
 }

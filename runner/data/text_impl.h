@@ -13,11 +13,13 @@ typedef struct rd_progress {
     rd_log *log;      /* of rank 0; NULL: none */
     const char *what; /* "source text read" */
     int64_t begin_ns, live_ns, line_ns;
-    bool shown; /* a live line is on the terminal */
+    int64_t all; /* bytes to read; below 1: not known */
+    bool shown;  /* a live line is on the terminal */
 } rd_progress;
 
-void rd_progress_start(rd_progress *p, rd_log *log, const char *what);
-/* Reports the lines and bytes so far: on a terminal twice a second, in the log after ten seconds
+/* all: bytes of the text; below 1: not known. */
+void rd_progress_start(rd_progress *p, rd_log *log, const char *what, int64_t all);
+/* Reports the lines and bytes so far, and the time that is left: on a terminal twice a second, in the log after ten seconds
  * and then each half minute. Cheap: to be called for each line. */
 void rd_progress_at(rd_progress *p, int64_t lines, int64_t bytes);
 void rd_progress_end(rd_progress *p);

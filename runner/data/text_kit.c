@@ -299,7 +299,8 @@ static rd_code scan_side(const rd_text_kit_args *a, int side, kit_scan *k, rd_st
     rd_lines *l = NULL;
     rd_progress p;
     int64_t i = 0;
-    rd_progress_start(&p, a->log, side == 0 ? "source text counted" : "target text counted");
+    rd_progress_start(&p, a->log, side == 0 ? "source text counted" : "target text counted",
+                      rd_text_files_bytes(&a->files[side]));
     RD_TRY(kit_open_side(a, side, &l, st));
     for (;; i++) {
         const char *line;
@@ -446,7 +447,8 @@ static rd_code count_side(const rd_text_kit_args *a, int side, const rd_subword 
     rd_strbuf pieces = {0};
     rd_progress p;
     rd_progress_start(&p, a->log,
-                      side == 0 ? "words of the source counted" : "words of the target counted");
+                      side == 0 ? "words of the source counted" : "words of the target counted",
+                      rd_text_files_bytes(&a->files[side]));
     RD_TRY(rd_subword_scratch_new(sub, &w, st));
     RD_TRY(kit_open_side(a, side, &l, st));
     for (int64_t i = 0;; i++) {

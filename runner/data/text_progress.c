@@ -5,11 +5,12 @@
 
 enum { LIVE_MS = 500, FIRST_MS = 10000, NEXT_MS = 30000, LINES = 4096 };
 
-void rd_progress_start(rd_progress *p, rd_log *log, const char *what)
+void rd_progress_start(rd_progress *p, rd_log *log, const char *what, int64_t all)
 {
     const int64_t now = rd_now_ns();
     *p = (rd_progress){.log = log,
                        .what = what,
+                       .all = all,
                        .begin_ns = now,
                        .live_ns = now + LIVE_MS * INT64_C(1000000),
                        .line_ns = now + FIRST_MS * INT64_C(1000000)};
@@ -17,19 +18,22 @@ void rd_progress_start(rd_progress *p, rd_log *log, const char *what)
 
 void rd_progress_at(rd_progress *p, int64_t lines, int64_t bytes)
 {
-    char a[32], b[32];
+    char a[32], b[32], left[48] = "", eta[32];
     if (!p || !p->log || lines % LINES != 0) return;
     const int64_t now = rd_now_ns();
     if (now < p->live_ns && now < p->line_ns) return;
     const double s = (double)(now - p->begin_ns) * 1e-9, mb = (double)bytes * 1e-6;
     rd_commas((double)lines, a);
     rd_commas(mb, b);
+    if (bytes > 0 && p->all >= bytes)
+        (void)snprintf(left, sizeof left, ", eta %s",
+                       rd_duration_text(s * (double)(p->all - bytes) / (double)bytes, eta));
     if (now >= p->line_ns) {
         rd_live(p->log, NULL);
-        rd_info(p->log, "%s: %s lines, %s MB in %.0f s", p->what, a, b, s);
+        rd_info(p->log, "%s: %s lines, %s MB in %.0f s%s", p->what, a, b, s, left);
         p->line_ns = now + NEXT_MS * INT64_C(1000000);
     } else {
-        rd_live(p->log, "%s: %s lines, %s MB, %.1f MB/s", p->what, a, b, mb / s);
+        rd_live(p->log, "%s: %s lines, %s MB, %.1f MB/s%s", p->what, a, b, mb / s, left);
         p->shown = true;
     }
     p->live_ns = now + LIVE_MS * INT64_C(1000000);

@@ -35,6 +35,7 @@ typedef struct rd_npz_out {
     rd_tmpfile file;
     struct archive *zip; /* owned */
     rd_status *st;       /* of the call in progress, for the callback; NULL: write nothing more */
+    void (*wrote)(size_t n); /* hears of n bytes of an array that are written; NULL: nobody does */
 } rd_npz_out;
 /* Opens a new archive. *o must be all zero. */
 rd_code rd_npz_out_open(rd_npz_out *o, const char *path, rd_status *st);

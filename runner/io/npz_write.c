@@ -84,6 +84,7 @@ static rd_code member_data(rd_npz_out *o, const void *p, size_t n, uint32_t *crc
         if (archive_write_data(o->zip, at, k) != (la_ssize_t)k) return zip_failed(o, st);
         at += k;
         left -= k;
+        if (o->wrote) o->wrote(k);
     }
     return st->code;
 }

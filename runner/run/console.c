@@ -1,11 +1,15 @@
-/* console.c -- lines for the user: one per summary, and a live line on a terminal in between. */
+/* console.c -- lines for the user: one per summary, and a live line on a terminal in between.
+ *
+ * A line has the mean figures of the steps since the summary before. It fits the terminal, or 80
+ * columns: metrics.jsonl has all figures. */
 #include "console.h"
 #include "rd/clock.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 double console_real(double v)
 {
@@ -13,70 +17,115 @@ double console_real(double v)
     return isnan(v) ? (double)NAN : v;
 }
 
-static void describe_image(const rd_run *r, const step_record *s, char *out, size_t n)
+/* ---- the line of a step ---- */
+
+enum { MOST_FIELDS = 16, FIELD_BYTES = 80 };
+
+/* The fields of a line in the order in which they are shown. The larger `rank`, the sooner a field
+ * is left out where the line is too long. */
+typedef struct step_line {
+    int n;
+    struct {
+        int rank;
+        char text[FIELD_BYTES];
+    } field[MOST_FIELDS];
+} step_line;
+
+static RD_PRINTF(3, 4) void line_add(step_line *l, int rank, const char *fmt, ...)
 {
-    char speed[32];
-    (void)snprintf(out, n, "  loss %.4f%s  lr %.4g  %s %s/s  input wait %.1f %%",
-                   console_real(s->loss), s->class_line, s->learning_rate,
-                   rd_commas(s->samples_per_s, speed), r->model->unit ? r->model->unit : "samples",
-                   100.0 * s->input_wait);
+    va_list ap;
+    if (l->n == MOST_FIELDS) return;
+    l->field[l->n].rank = rank;
+    va_start(ap, fmt);
+    (void)vsnprintf(l->field[l->n].text, FIELD_BYTES, fmt, ap);
+    va_end(ap);
+    l->n++;
 }
 
-static void describe_text(const step_record *s, char *out, size_t n)
+/* Adds the parts of a line of class metrics, which two blanks separate. The first one counts
+ * most. */
+static void line_add_classes(step_line *l, const char *s)
 {
-    char all[32], target[32];
-    (void)snprintf(out, n, "  loss %.4f  ppl %.4g  lr %.4g  %s tokens/s (%s target)",
-                   console_real(s->loss), console_real(exp(s->nll_per_token)), s->learning_rate,
-                   rd_commas(s->tokens_per_s, all), rd_commas(s->target_tokens_per_s, target));
+    for (int k = 0; *s; k++) {
+        s += strspn(s, " ");
+        const char *end = strstr(s, "  ");
+        const int n = end ? (int)(end - s) : (int)strlen(s);
+        if (n > 0) line_add(l, k == 0 ? 2 : 6, "%.*s", n, s);
+        s += n;
+    }
 }
 
-/* The terminal may cut the end of a live line, so there the remaining time comes early. */
-static void console_describe(const rd_run *r, const step_record *s, bool live, char *out, size_t n)
+static void line_fill(const rd_run *r, const step_record *s, step_line *l)
 {
-    char figures[640], count[32], time[32], eta[48];
-    if (run_is_image(r))
-        describe_image(r, s, figures, sizeof figures);
+    char a[32];
+    const bool image = run_is_image(r);
+    line_add(l, 0, "step %s", rd_commas((double)s->step, a));
+    line_add(l, 4, "epoch %.2f", (double)s->epoch + s->epoch_part);
+    line_add(l, 1, "loss %.4f", console_real(s->loss_mean));
+    if (image)
+        line_add_classes(l, s->class_line);
     else
-        describe_text(s, figures, sizeof figures);
-    (void)snprintf(eta, sizeof eta, "  eta %s", rd_duration_text(s->eta_s, time));
-    (void)snprintf(out, n, "step %s  epoch %.2f%s%s%s", rd_commas((double)s->step, count),
-                   (double)s->epoch + s->epoch_part, live ? eta : "", figures, live ? "" : eta);
+        line_add(l, 2, "ppl %.4g", console_real(exp(s->nll_mean)));
+    line_add(l, 7, "lr %.4g", s->learning_rate);
+    if (image)
+        line_add(l, 5, "%s %s/s", rd_commas(s->samples_per_s, a),
+                 r->model->unit ? r->model->unit : "samples");
+    else
+        line_add(l, 5, "%s tokens/s", rd_commas(s->tokens_per_s, a));
+    line_add(l, 3, "eta %s", rd_duration_text(s->eta_s, a));
+    line_add(l, 8, "%.4g s/step", s->step_s);
+    line_add(l, 9, "norm %.4g", console_real(s->grad_norm));
+    if (s->ranks) line_add(l, 10, "exchange %.1f %%", 100.0 * fmin(1.0, s->ranks->exposed_share));
+    if (image)
+        line_add(l, 11, "input wait %.1f %%", 100.0 * fmin(1.0, s->input_wait));
+    else
+        line_add(l, 12, "%s target tokens/s", rd_commas(s->target_tokens_per_s, a));
+}
+
+/* Writes the fields that fit into this number of columns, at least those of rank 0 and 1. */
+static void line_text(const step_line *l, int columns, char *out, size_t n)
+{
+    for (int most = 99; most >= 1; most--) {
+        size_t used = 0;
+        out[0] = '\0';
+        for (int i = 0; i < l->n && used < n; i++)
+            if (l->field[i].rank <= most)
+                used += (size_t)snprintf(out + used, n - used, "%s%s", used ? "  " : "",
+                                         l->field[i].text);
+        if ((int)used <= columns) return;
+    }
+}
+
+static void console_describe(const rd_run *r, const step_record *s, char *out, size_t n)
+{
+    step_line l = {0};
+    line_fill(r, s, &l);
+    /* The last column of a terminal stays free: a full line would move the cursor. */
+    line_text(&l, rd_log_columns(r->log) - rd_log_watched(r->log), out, n);
 }
 
 void console_step(rd_run *r, const step_record *s)
 {
-    char line[768], comm[48] = "";
-    console_describe(r, s, false, line, sizeof line);
-    if (s->ranks)
-        (void)snprintf(comm, sizeof comm, "  exchange %.1f %%", 100.0 * s->ranks->exposed_share);
-    rd_info(r->log, "%s  norm %.4g  %.4g s/step%s", line, console_real(s->grad_norm), s->step_s,
-            comm);
+    char line[1024];
+    console_describe(r, s, line, sizeof line);
+    rd_info(r->log, "%s", line);
 }
 
-/* mpirun gives its ranks their own terminal even when its output goes to a file. What matters is
- * mpirun's standard output. */
 bool console_watched(const rd_run *r)
 {
-    char link[64], target[64];
-    if (!rd_log_is_tty(r->log)) return false;
-    if (strcmp(r->world->comm, "self") == 0) return true;
-    (void)snprintf(link, sizeof link, "/proc/%d/fd/1", (int)getppid());
-    const ssize_t n = readlink(link, target, sizeof target - 1);
-    target[n > 0 ? n : 0] = '\0';
-    return strncmp(target, "/dev/pts/", 9) == 0 || strncmp(target, "/dev/tty", 8) == 0 ||
-           strcmp(target, "/dev/console") == 0;
+    return rd_log_is_tty(r->log) && rd_log_watched(r->log);
 }
 
 void console_live(rd_run *r, const step_record *s)
 {
-    char line[768];
-    console_describe(r, s, true, line, sizeof line);
+    char line[1024];
+    console_describe(r, s, line, sizeof line);
     rd_live(r->log, "%s", line);
 }
 
 void console_sample(rd_run *r, const char *source, const char *target, const char *predicted)
 {
-    rd_info(r->log, "  Train Source[0]:     %s", source);
-    rd_info(r->log, "  Train Target[0]:     %s", target);
-    rd_info(r->log, "  Train Prediction[0]: %s", predicted);
+    rd_info_cut(r->log, "  Train Source[0]:     %s", source);
+    rd_info_cut(r->log, "  Train Target[0]:     %s", target);
+    rd_info_cut(r->log, "  Train Prediction[0]: %s", predicted);
 }

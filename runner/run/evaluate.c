@@ -183,6 +183,8 @@ typedef struct scorer {
     bool bpe, print_unk;
     const rd_metric_def *metric[2];
     int n_metrics;
+    progress progress;
+    int64_t n_here; /* sentences that this rank has decoded */
     int64_t counts[2][RD_METRIC_COUNTS];
 } scorer;
 
@@ -277,7 +279,9 @@ done:
 static rd_code evaluate_score(void *ctx, const rd_batch *b, int64_t i, const rd_decoded *d,
                               rd_status *st)
 {
-    return score_sample(ctx, b->sample[i], d, st);
+    scorer *s = ctx;
+    progress_mine(&s->progress, ++s->n_here);
+    return score_sample(s, b->sample[i], d, st);
 }
 
 /* Removes the samples without a word to translate from ids. Their output is empty, as in infer
@@ -319,10 +323,12 @@ static rd_code score_all(rd_run *r, int64_t *ids, int64_t n, eval_result *out, r
         decode_sort(r->eval_data, ids, n);
     }
     if (st->code == RD_OK) (void)score_blank(&s, ids, &n, st);
+    progress_start(&s.progress, r, "decoding", "sentence", n);
     if (st->code == RD_OK)
         (void)decode_share(r, r->eval_data,
                            &(decode_batches){.ids = ids, .n = n, .size = r->config.eval_batch_size},
                            &c, evaluate_score, &s, st);
+    progress_end(&s.progress);
     RD_TRY(run_agree(r, st));
     RD_TRY(rd_comm_sum_i64(r->comm, s.counts[0], RD_METRIC_COUNTS, st));
     RD_TRY(rd_comm_sum_i64(r->comm, s.counts[1], RD_METRIC_COUNTS, st));

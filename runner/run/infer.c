@@ -9,12 +9,12 @@
  *
  * A line for which the model computes numbers that are not finite has no translation. Its output is
  * blank, and the run ends with code 7. */
-#include "console.h"
 #include "decode.h"
 #include "fault.h"
 #include "infer_format.h"
 #include "infer_pipe.h"
 #include "infer_sink.h"
+#include "progress.h"
 #include "resume.h"
 #include "run_modes.h"
 #include "setup.h"
@@ -54,9 +54,9 @@ typedef struct infer_job {
     rd_output_format format;
     int64_t *ids, *begin; /* owned; [CHUNK + 1] scratch */
     int64_t words;        /* written so far; rank 0 */
-    int64_t done, all;    /* lines before this chunk; lines of the input, 0: not known */
-    bool watched;         /* a person sees the progress */
-    int64_t begin_ns, shown_ns;
+    int64_t done;         /* lines before this chunk */
+    progress progress;
+    int64_t begin_ns;
 } infer_job;
 
 typedef struct collector {
@@ -78,21 +78,6 @@ static int64_t source_tokens(const rd_batch *b, int64_t i)
     const int32_t *x = f->data;
     for (int64_t k = f->off[i]; k < f->off[i + 1]; k++) n += x[k] != RD_SOS && x[k] != RD_EOS;
     return n;
-}
-
-/* Rank 0: shows how far a chunk is, as its own share tells. */
-static void infer_progress(collector *c)
-{
-    infer_job *job = c->job;
-    const int64_t now = rd_now_ns();
-    char a[32], b[32];
-    if (!job->watched || job->all == 0 || now - job->shown_ns < 500000000) return;
-    const int64_t here = c->n * c->run->world->size,
-                  done = job->done + (here < c->n_all ? here : c->n_all);
-    const double seconds = (double)(now - job->begin_ns) * 1e-9;
-    job->shown_ns = now;
-    rd_live(c->run->log, "%s of %s lines  eta %.0f s", rd_commas((double)done, a),
-            rd_commas((double)job->all, b), seconds * (double)(job->all - done) / (double)done);
 }
 
 static rd_code infer_collect(void *ctx, const rd_batch *b, int64_t i, const rd_decoded *d,
@@ -127,7 +112,8 @@ static rd_code infer_collect(void *ctx, const rd_batch *b, int64_t i, const rd_d
     if (c->out.failed || c->text.failed || c->line.failed)
         return rd_fail(st, RD_EENV, "out of memory for decoded sentences");
     c->n++;
-    infer_progress(c);
+    const int64_t here = c->n * c->run->world->size;
+    progress_at(&c->job->progress, c->job->done + (here < c->n_all ? here : c->n_all));
     return RD_OK;
 }
 
@@ -225,14 +211,13 @@ done:
 /* Translates all samples of the dataset. */
 static rd_code translate_all(rd_run *r, infer_job *job, int64_t n, rd_status *st)
 {
-    job->all = n;
-    job->watched = console_watched(r);
+    progress_start(&job->progress, r, "translation", "line", n);
     for (int64_t first = 0; first < n; first += CHUNK) {
         job->done = first;
         RD_TRY(translate_chunk(r, job, first, n - first < CHUNK ? n - first : CHUNK, 0, st));
     }
-    rd_live(r->log, NULL);
 done:
+    progress_end(&job->progress);
     return st->code;
 }
 

@@ -18,15 +18,17 @@ void progress_at(progress *p, int64_t done)
 {
     static const int64_t live_ns = INT64_C(500000000), line_ns = INT64_C(60000000000);
     const int64_t now = rd_now_ns();
-    char a[32], b[32], eta[32], line[192];
+    char a[32], b[32], eta[32], count[96] = "", line[192];
     if (!p->run || p->run->world->rank != 0 || done < 1) return;
     if (now - p->shown_ns < (p->watched ? live_ns : line_ns)) return;
     p->shown_ns = now;
     if (p->all > 0 && done > p->all) done = p->all;
+    if (p->all > 0 && p->noun)
+        (void)snprintf(count, sizeof count, "%s of %s %s%s  ", rd_commas((double)done, a),
+                       rd_commas((double)p->all, b), p->noun, RD_S(p->all));
     if (p->all > 0)
-        (void)snprintf(line, sizeof line, "%s: %s of %s %s%s  %.0f %%  eta %s", p->what,
-                       rd_commas((double)done, a), rd_commas((double)p->all, b), p->noun,
-                       RD_S(p->all), 100.0 * (double)done / (double)p->all,
+        (void)snprintf(line, sizeof line, "%s: %s%.0f %%  eta %s", p->what, count,
+                       100.0 * (double)done / (double)p->all,
                        rd_duration_text((double)(now - p->begin_ns) * 1e-9 *
                                             (double)(p->all - done) / (double)done,
                                         eta));

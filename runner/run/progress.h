@@ -9,7 +9,7 @@
 typedef struct progress {
     rd_run *run;
     const char *what; /* "evaluation"; borrowed */
-    const char *noun; /* "image": what is counted; borrowed */
+    const char *noun; /* "image": what is counted; borrowed. NULL: only the share is shown */
     int64_t all;      /* 0: not known */
     int64_t begin_ns, shown_ns;
     bool watched; /* a terminal shows the live line */

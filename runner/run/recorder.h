@@ -22,7 +22,7 @@ typedef struct step_record {
     double step_bytes; /* peak of the step's arena; on a GPU of all its memory */
 
     /* this window */
-    double loss_mean;
+    double loss_mean, nll_mean;
     rd_figure mean[CLASS_FIGURES]; /* of the class metrics */
     int n_means;
     char class_line[384]; /* the class metrics' part of the line for the console */

@@ -8,6 +8,7 @@
 #include "device.h"
 #include "finite.h"
 #include "meaning.h"
+#include "progress.h"
 #include "replicas.h"
 #include "spikes.h"
 #include "rd/checkpoint.h"
@@ -193,6 +194,14 @@ static void array_of(const rd_param *p, const char *slot, const float *arena, rd
     for (int i = 0; i < p->n_dim && i < RD_NPY_MAX_DIM; i++) a->dim[i] = p->dim[i];
 }
 
+/* Shows how far a save is; only a large checkpoint takes long enough. */
+static void show_saving(void *ctx, double done, double all)
+{
+    progress *p = ctx;
+    p->all = (int64_t)all;
+    progress_at(p, (int64_t)done);
+}
+
 rd_code run_save(rd_run *r, const char *prefix, int keep, rd_status *st)
 {
     const rd_params *ps = r->params;
@@ -200,6 +209,8 @@ rd_code run_save(rd_run *r, const char *prefix, int keep, rd_status *st)
     rd_array *a = calloc((size_t)n_params * (size_t)(n_slots + 1) + 1, sizeof *a);
     json_t *meta = resume_describe(r);
     int n = 0;
+    char what[64];
+    progress shown;
     if (!a || !meta) {
         rd_fail(st, RD_EENV, "out of memory for the list of arrays of a checkpoint");
         goto done;
@@ -212,7 +223,12 @@ rd_code run_save(rd_run *r, const char *prefix, int keep, rd_status *st)
             array_of(p, rd_optim_slot_name(r->optim, k), rd_params_slot(ps, k), &a[n++]);
     }
     RD_TRY(device_check(r, st));
+    (void)snprintf(what, sizeof what, "saving %.20s-%" PRId64 ".npz", prefix, r->progress.step);
+    progress_start(&shown, r, what, NULL, 1);
+    rd_ckpt_on_progress(show_saving, &shown);
     (void)rd_ckpt_save(r->cli->logdir, prefix, r->progress.step, a, n, meta, keep, st);
+    rd_ckpt_on_progress(NULL, NULL);
+    progress_end(&shown);
 done:
     json_decref(meta);
     free(a);

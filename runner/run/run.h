@@ -115,6 +115,7 @@ typedef struct run_config {
     int64_t histogram_frequency;
     int64_t image_frequency;
     bool print_samples;
+    int64_t sample_summaries;
     bool record_sample_ids;
 
     /* accepted without effect */

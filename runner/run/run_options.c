@@ -214,7 +214,9 @@ static const rd_option run_rows[] = {
                "steps between sample images in TensorBoard; 0: none, also no mistakes and "
                "confusions in evaluation"),
     RD_OPT_BOOL(run_config, print_samples, print_samples, "true",
-                "print one source, target and prediction with every summary"),
+                "print one source, target and prediction with some summaries"),
+    RD_OPT_INT(run_config, sample_summaries, sample_summaries, "10", 1, 1e12,
+               "with print_samples: number of summaries from one printed sample to the next"),
     RD_OPT_BOOL(run_config, record_sample_ids, record_sample_ids, "false",
                 "write the ids of the samples of every step to samples.jsonl. An id is the number "
                 "of the line or image in the training data, from 0"),

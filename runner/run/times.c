@@ -129,6 +129,8 @@ rd_code times_gather(rd_run *r, const times_window *w, rank_times *out, rd_statu
         out->bytes = fmax(out->bytes, all[i].bytes / steps);
         out->wire_bytes += all[i].wire_bytes / steps;
     }
+    /* A step that ends after the record began may add to it. */
+    out->exposed_share = fmin(1.0, out->exposed_share);
     if (size > 1 && out->comm_s > 0.0 && out->bytes > 0.0)
         out->bus_gb_per_s = 2.0 * (size - 1) / size * out->bytes / out->comm_s * 1e-9;
 done:

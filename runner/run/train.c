@@ -74,7 +74,10 @@ static rd_code summarize(trainer *t, rd_status *st)
     forecast_describe_step(&m, &line);
     rd_info(r->log, "%s", rd_strbuf_str(&line));
     own = (rd_status){0};
-    if (r->world->size > 1 && forecast_change(r->keys, &m, &per_host, &notes, &own) == RD_OK) {
+    /* One host says little of others; plan mode has the figures. */
+    const bool asked = r->world->n_hosts > 1 || r->cli->verbose;
+    if (r->world->size > 1 && asked &&
+        forecast_change(r->keys, &m, &per_host, &notes, &own) == RD_OK) {
         rd_strbuf_reset(&line);
         forecast_describe_hosts(&m, &line);
         rd_info(r->log, "%s; in full: run_dist --mode=plan --logdir=%s", rd_strbuf_str(&line),

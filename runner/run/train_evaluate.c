@@ -67,7 +67,7 @@ static rd_code record_evaluation(trainer *t, eval_result *v, const char *what, r
         recorder_flush(t->records); /* a resume may begin here and write later lines only */
         RD_TRY(rd_logdir_check(r->cli->logdir, r->lock, st));
         if (run_save_best(r, now.value, &own) == RD_OK)
-            rd_info(r->log, "best so far: best-%" PRId64 ".npz (%s %.4g)", r->progress.step,
+            rd_good(r->log, "best so far: best-%" PRId64 ".npz (%s %.4g)", r->progress.step,
                     now.name, now.value);
         else if (rd_logdir_check(r->cli->logdir, r->lock, st) == RD_OK)
             rd_warn(r->log, "%s; training goes on", own.msg);

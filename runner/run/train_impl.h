@@ -10,7 +10,8 @@
 
 /* Sums over steps. */
 typedef struct train_window {
-    double seconds, input_s, loss, weight, targets, correct, src, tgt, samples;
+    double seconds, input_s, loss, weight, nll, targets, correct, src, tgt, samples;
+    double nll_targets; /* of the steps that nll counts: those with a finite loss */
     double classes[STEP_CLASS_COUNTS];
     double retries; /* reads that were tried again */
     int64_t steps;
@@ -37,6 +38,7 @@ typedef struct trainer {
     rank_times ranks;   /* times at the last record */
     forecast_sums sums; /* for the summary at the end */
     int64_t n_steps;    /* number of steps of this run */
+    int64_t n_records;  /* number of summaries of this run */
     int64_t epoch_ns;
     double retries; /* reads that were tried again in this run, on all ranks */
     bool whole;     /* after a failure: as stepper.whole */

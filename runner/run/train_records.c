@@ -49,6 +49,8 @@ void train_window_add(train_window *w, const step_sums *sum, double seconds)
     if (!isfinite(sum->loss)) return;
     w->loss += sum->loss;
     w->weight += sum->weight;
+    w->nll += sum->nll;
+    w->nll_targets += sum->targets;
 }
 
 static double ratio(double a, double b)
@@ -79,6 +81,7 @@ static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_s
                        .epoch_part = stepper_epoch_share(&t->stepper),
                        .loss = ratio(sum->loss, sum->weight),
                        .loss_mean = ratio(w->loss, w->weight),
+                       .nll_mean = ratio(w->nll, w->nll_targets),
                        .nll_per_token = ratio(sum->nll, sum->targets),
                        /* steps of other ranks may be longer than those of rank 0 */
                        .input_wait = fmin(1.0, w->input_s / (wall * r->world->size)),
@@ -204,8 +207,11 @@ void train_record(trainer *t, const step_sums *sum, const rd_optim_stats *stats,
         const char *source = rd_strbuf_str(&t->stepper.source),
                    *target = rd_strbuf_str(&t->stepper.target),
                    *predicted = rd_strbuf_str(&t->stepper.predicted);
-        if (r->config.print_samples) console_sample(r, source, target, predicted);
+        const int64_t every = r->config.sample_summaries;
+        if (r->config.print_samples && t->n_records % every == 0)
+            console_sample(r, source, target, predicted);
         recorder_sample(t->records, s.step, source, target, predicted);
     }
+    t->n_records++;
     t->since_record = (train_window){0};
 }

@@ -204,6 +204,111 @@ static int terminal(FILE **tty)
     return master;
 }
 
+/* What a terminal of 20 columns gets. */
+static const struct shown {
+    const char *name, *no_color, *term, *columns, *want;
+} shown_rows[] = {
+    {"plain", "", "dumb", "20",
+     "one two three four\n    five six\n    twenty-two-letters-ab\n    seven\ncut at the width...\n"
+     "good news\nat 50 %\n"},
+    {"wider", "", "dumb", "32",
+     "one two three four five six\n    twenty-two-letters-ab seven\ncut at the width of twenty "
+     "c...\ngood news\nat 50 %\n"},
+    {"colours", "", "xterm", "32",
+     "one two three four five six\n    twenty-two-letters-ab seven\ncut at the width of twenty "
+     "c...\n\033[32mgood news\033[0m\nat 50 %\n"},
+    {"NO_COLOR", "1", "xterm", "32",
+     "one two three four five six\n    twenty-two-letters-ab seven\ncut at the width of twenty "
+     "c...\ngood news\nat 50 %\n"},
+    {"too narrow counts as not set", "", "dumb", "3",
+     "one two three four five six twenty-two-letters-ab seven\ncut at the width of twenty "
+     "columns\ngood news\nat 50 %\n"},
+};
+
+static void check_shown(void **state)
+{
+    const struct shown *r = *state;
+    rd_status st = {0};
+    rd_log *l;
+    FILE *tty;
+    const int master = terminal(&tty);
+    setenv("NO_COLOR", r->no_color, 1);
+    setenv("TERM", r->term, 1);
+    setenv("COLUMNS", r->columns, 1);
+    assert_int_equal(rd_log_new(0, "h", tty, &l, &st), RD_OK);
+    assert_int_equal(rd_log_tee(l, path, &st), RD_OK);
+    assert_true(rd_log_watched(l));
+    rd_info(l, "one two three four five six twenty-two-letters-ab seven");
+    rd_info_cut(l, "cut at the width of twenty columns");
+    rd_good(l, "good news");
+    rd_info(l, "at 50 %%");
+    rd_log_free(l);
+    drain(master, 10000, "at 50 %\n", got_out, sizeof got_out);
+    assert_string_equal(got_out, r->want);
+    fclose(tty);
+    close(master);
+    const int fd = open(path, O_RDONLY);
+    slurp(fd, got_tee);
+    close(fd);
+    unlink(path);
+    assert_string_equal(got_tee, "one two three four five six twenty-two-letters-ab seven\n"
+                                 "cut at the width of twenty columns\ngood news\nat 50 %\n");
+    unsetenv("NO_COLOR");
+    unsetenv("COLUMNS");
+}
+
+/* A number and its percent sign stay together, and so do the bytes of a character. */
+static void test_folds_keep_together(void **state)
+{
+    rd_status st = {0};
+    rd_log *l;
+    FILE *tty;
+    const int master = terminal(&tty);
+    (void)state;
+    setenv("COLUMNS", "21", 1);
+    setenv("TERM", "dumb", 1);
+    assert_int_equal(rd_log_new(0, "h", tty, &l, &st), RD_OK);
+    rd_info(l, "input 3 %%, update 12 %%");
+    rd_info(l,
+            "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9 "
+            "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9 z");
+    rd_log_free(l);
+    drain(master, 10000, "z\n", got_out, sizeof got_out);
+    assert_string_equal(
+        got_out,
+        "input 3 %, update\n    12 %\n"
+        "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9 "
+        "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\n"
+        "    z\n");
+    fclose(tty);
+    close(master);
+    unsetenv("COLUMNS");
+}
+
+/* A file is no terminal: its lines are whole, and its width is 80 or COLUMNS. */
+static void test_no_terminal(void **state)
+{
+    rd_status st = {0};
+    rd_log *l;
+    FILE *f = tmpfile();
+    (void)state;
+    setenv("TERM", "xterm", 1);
+    assert_non_null(f);
+    assert_int_equal(rd_log_new(0, "h", f, &l, &st), RD_OK);
+    assert_false(rd_log_watched(l));
+    assert_int_equal(rd_log_columns(l), 80);
+    setenv("COLUMNS", "100", 1);
+    assert_int_equal(rd_log_columns(l), 100);
+    unsetenv("COLUMNS");
+    rd_good(l, "%0200d end", 7);
+    rd_log_free(l);
+    rewind(f);
+    char line[400];
+    assert_non_null(fgets(line, sizeof line, f));
+    assert_int_equal(strlen(line), 205);
+    fclose(f);
+}
+
 static void test_live_line(void **state)
 {
     (void)state;
@@ -273,7 +378,8 @@ static void stuck_console(int in, FILE *to)
     const char *gap = strstr(text, "\n(");
     assert_non_null(gap);
     int lines = 0;
-    for (const char *s = text; (s = strchr(s, '\n')) && s < gap; s++) lines++;
+    for (const char *s = text; (s = strchr(s, '\n')) && s < gap; s++)
+        lines += s[1] != ' '; /* a blank: the line goes on */
     assert_in_range(lines, 1, 1999);
     char want[200];
     snprintf(
@@ -354,5 +460,6 @@ static int remove_folder(void **state)
 
 RD_TESTS_WITH("base_log", make_folder, remove_folder, TEST(test_rank0), TEST(test_rank3),
               TEST(test_long_line), TEST(test_forged_lines), TEST(test_forged_append),
-              TEST(test_tee_appends), TEST(test_live_line), TEST(test_append),
+              TEST(test_tee_appends), TEST(test_live_line), TEST_ROWS(check_shown, shown_rows),
+              TEST(test_folds_keep_together), TEST(test_no_terminal), TEST(test_append),
               TEST(test_stuck_pipe), /* last: hurry is for good */ TEST(test_stuck_terminal))

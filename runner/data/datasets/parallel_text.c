@@ -12,7 +12,6 @@
  * With shard, every rank reads the files itself and keeps only its own lines. All ranks know the
  * lengths and buckets of all samples in either case. */
 #include "../text_impl.h"
-#include "rd/gunzip.h"
 #include "rd/strbuf.h"
 #include <inttypes.h>
 #include <math.h>
@@ -368,25 +367,6 @@ done:
 
 /* ---- reading ---- */
 
-/* Returns the bytes of the files that are plain regular files; -1: another one is among them. */
-static int64_t plain_bytes(const parallel_text *t, int s)
-{
-    int64_t bytes = 0;
-    for (int i = 0; i < t->files[s].n; i++) {
-        const char *kind;
-        unsigned char head[16];
-        struct stat at;
-        /* A pipe must not be opened twice; and what cannot be opened is reported later. */
-        if (stat(t->files[s].at[i], &at) != 0 || !S_ISREG(at.st_mode)) return -1;
-        rd_input *in = rd_input_open(t->files[s].at[i], RD_LISTED, &kind);
-        const ssize_t n = in ? rd_input_pread(in, head, sizeof head, 0) : -1;
-        rd_input_close(in);
-        if (n < 0 || (n > 0 && rd_compressed(head, (size_t)n))) return -1;
-        bytes += at.st_size;
-    }
-    return bytes;
-}
-
 /* Decides whether lines are read again when they are used, in place of keeping ids. */
 static rd_code decide_again(const parallel_text *t, const rd_dataset_args *a, bool *again,
                             rd_status *st)
@@ -396,7 +376,7 @@ static rd_code decide_again(const parallel_text *t, const rd_dataset_args *a, bo
         return RD_OK;
     int64_t bytes = 0;
     for (int s = 0; s < 2; s++) {
-        const int64_t n = plain_bytes(t, s);
+        const int64_t n = rd_text_files_bytes(&t->files[s]);
         if (n < 0 && t->c.ids_in_memory == IDS_NEVER)
             return rd_fail(st, RD_EUSAGE,
                            "%s: 'ids_in_memory' never, but %s is no plain file; unpack it, or "
@@ -426,7 +406,7 @@ static rd_code read_side(parallel_text *t, const rd_dataset_args *a, int s, bool
     rd_lines_opts o = t->lines;
     rd_side_args sa = side_args(t, s);
     o.any_kind = t->no_target; /* the text to translate */
-    rd_progress_start(&p, t->log, what[s]);
+    rd_progress_start(&p, t->log, what[s], in ? (int64_t)n_in : rd_text_files_bytes(&t->files[s]));
     sa.progress = &p;
     sa.again = again;
     sa.keep_raw = s == 1 && a->keep_all && !a->shard;
