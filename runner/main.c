@@ -130,7 +130,8 @@ static rd_code main_answer(const rd_cli *cli, bool *answered, rd_status *st)
         (void)fputs(rd_strbuf_str(&text), stdout);
         rd_strbuf_release(&text);
     } else if (cli->print_schema) {
-        json_t *schema = rd_options_schema(groups, n);
+        rd_option_owner owners[RD_MAX_OWNERS];
+        json_t *schema = rd_options_schema(groups, n, owners, rd_option_owners(NULL, owners));
         char *text = schema ? json_dumps(schema, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
         if (!text)
             rd_fail(st, RD_EENV, "out of memory for the schema");

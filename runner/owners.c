@@ -34,8 +34,11 @@ static void owners_of_data(const rd_config *c, owner_list *l)
     const rd_model_def *def = rd_model_find(model ? model : "");
     int n = 0;
     const rd_model_def *const *m = rd_model_defs(&n);
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         owners_add(l, "model", m[i]->name, m[i]->about, model, m[i]->group, m[i]->own);
+        l->at[l->n - 1].dataset = m[i]->default_dataset;
+        l->at[l->n - 1].gives_keys = m[i]->keys != NULL;
+    }
     const rd_dataset_def *const *d = rd_dataset_defs(&n);
     if (!data && def) data = def->default_dataset;
     for (int i = 0; i < n; i++)

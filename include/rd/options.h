@@ -286,7 +286,9 @@ typedef struct rd_option_owner {
     const char *name;                /* "idx" */
     const char *about;               /* one line about it */
     const rd_option_group *group[2]; /* NULL: none */
-    bool chosen;                     /* by this run; at most one of a kind */
+    const char *dataset; /* of a model: the dataset that it reads by default; NULL: none */
+    bool gives_keys;     /* of a model: it sets keys that a config leaves out */
+    bool chosen;         /* by this run; at most one of a kind */
 } rd_option_owner;
 
 /* Refuses a key that the config sets although only owners read it that this run has not chosen:
@@ -317,9 +319,11 @@ void rd_config_print(const rd_config *c, FILE *out);
 void rd_options_help(const rd_option_group *const *groups, int n, FILE *out);
 /* Prints the keys as Markdown tables, for configs/KEYS.md. */
 void rd_options_markdown(const rd_option_group *const *groups, int n, FILE *out);
-/* Returns a JSON schema, draft 2020-12. The caller owns it and dumps it with
- * JSON_REAL_PRECISION(15). NULL: out of memory. */
-json_t *rd_options_schema(const rd_option_group *const *groups, int n);
+/* Returns a JSON schema, draft 2020-12. It lists the owners, and refuses what
+ * rd_config_check_owners refuses. The caller owns it and dumps it with JSON_REAL_PRECISION(15).
+ * NULL: out of memory. */
+json_t *rd_options_schema(const rd_option_group *const *groups, int n,
+                          const rd_option_owner *owners, int n_owners);
 /* Returns the known word that is nearest to `word` by Damerau-Levenshtein distance; NULL: all are
  * farther than 1 + length / 4. */
 const char *rd_nearest(const char *word, const char *const *known, int n);

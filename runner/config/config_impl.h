@@ -46,6 +46,8 @@ rd_code rd_json_load(const char *path, const char *text, size_t n, json_t **root
 /* ---- option_value.c ---- */
 /* Returns out with what a value of this option must be: "an integer, 1 .. 1000", "one of a, b". */
 const char *rd_option_kind(const rd_option *o, char out[RD_KIND_BYTES]);
+/* Is the key in a group in front of groups[group]? */
+bool rd_option_seen_before(const rd_option_group *const *groups, int group, const char *key);
 /* Checks that v fits the row, else RD_EUSAGE "at: 'key' must be ...". */
 rd_code rd_option_check(const rd_option *o, const json_t *v, const char *at, rd_status *st);
 /* Returns the index of s in the row's choices, whatever its case; -1: it is not there. */

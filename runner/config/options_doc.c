@@ -1,13 +1,12 @@
-/* options_doc.c -- prints the option tables for people and editors: help, configs/KEYS.md, the JSON
- * schema, and the effective config of a run. A key of several groups is printed once, in the
- * first. */
+/* options_doc.c -- prints the option tables for people: help, configs/KEYS.md, and the effective
+ * config of a run. A key of several groups is printed once, in the first. */
 #include "help_impl.h"
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bool seen_before(const rd_option_group *const *groups, int group, const char *key)
+bool rd_option_seen_before(const rd_option_group *const *groups, int group, const char *key)
 {
     for (int i = 0; i < group; i++)
         for (const rd_option *o = groups[i]->options; o->key; o++)
@@ -19,7 +18,7 @@ static bool seen_before(const rd_option_group *const *groups, int group, const c
 static bool has_news(const rd_option_group *const *groups, int i)
 {
     for (const rd_option *o = groups[i]->options; o->key; o++)
-        if (!seen_before(groups, i, o->key)) return true;
+        if (!rd_option_seen_before(groups, i, o->key)) return true;
     return false;
 }
 
@@ -34,7 +33,7 @@ void rd_options_help(const rd_option_group *const *groups, int n, FILE *out)
         fputs(head, out);
         rd_help_wrapped(out, groups[i]->about ? groups[i]->about : "", len, len);
         for (const rd_option *o = groups[i]->options; o->key; o++) {
-            if (seen_before(groups, i, o->key)) continue;
+            if (rd_option_seen_before(groups, i, o->key)) continue;
             const bool long_key = strlen(o->key) > INDENT - 3;
             fprintf(out, "  %s%s%*s", o->key, long_key ? "\n" : "",
                     long_key ? INDENT : INDENT - 2 - (int)strlen(o->key), "");
@@ -63,7 +62,7 @@ void rd_options_markdown(const rd_option_group *const *groups, int n, FILE *out)
         cell(out, groups[i]->about ? groups[i]->about : "");
         fputs("\n\n| key | type | default | values | meaning |\n|---|---|---|---|---|\n", out);
         for (const rd_option *o = groups[i]->options; o->key; o++) {
-            if (seen_before(groups, i, o->key)) continue;
+            if (rd_option_seen_before(groups, i, o->key)) continue;
             char range[RD_KIND_BYTES];
             fprintf(out, "| `%s` | %s | ", o->key, rd_option_type_name(o));
             if (o->def) {
@@ -85,115 +84,12 @@ void rd_options_markdown(const rd_option_group *const *groups, int n, FILE *out)
     }
 }
 
-/* ---- schema: a NULL anywhere makes json_object_set_new fail, which `ok` collects ---- */
+/* ---- the effective config ---- */
 
 static bool options_doc_put(json_t *obj, const char *key, json_t *v)
 {
     return json_object_set_new(obj, key, v) == 0;
 }
-
-static bool put_limits(json_t *obj, const rd_option *o)
-{
-    const bool whole = o->type != RD_REAL;
-    bool ok = true;
-    if (o->min > -INFINITY && !(whole && o->min <= -0x1p63))
-        ok &= options_doc_put(obj, "minimum",
-                              whole ? json_integer((json_int_t)o->min) : json_real(o->min));
-    if (o->max < INFINITY && !(whole && o->max >= 0x1p63))
-        ok &= options_doc_put(obj, "maximum",
-                              whole ? json_integer((json_int_t)o->max) : json_real(o->max));
-    return ok;
-}
-
-/* The case of a choice does not matter: an enum for editors to complete from, or the words in any
- * case. */
-static bool put_choices(json_t *obj, const char *const *choices)
-{
-    json_t *list = json_array();
-    char *text = NULL;
-    size_t n = 0;
-    FILE *f = open_memstream(&text, &n);
-    if (!f || !list) goto fail;
-    fputs("^(?:", f);
-    for (int i = 0; choices[i]; i++) {
-        if (json_array_append_new(list, json_string(choices[i]))) goto fail;
-        if (i) fputc('|', f);
-        for (const char *s = choices[i]; *s; s++) {
-            if (isalpha((unsigned char)*s))
-                fprintf(f, "[%c%c]", tolower((unsigned char)*s), toupper((unsigned char)*s));
-            else
-                fprintf(f, "%s%c", isalnum((unsigned char)*s) || *s == '_' || *s == '-' ? "" : "\\",
-                        *s);
-        }
-    }
-    fputs(")$", f);
-    const bool written = fclose(f) == 0;
-    f = NULL;
-    if (!written) goto fail;
-    const bool ok = options_doc_put(obj, "anyOf",
-                                    json_pack("[{s:o},{s:s}]", "enum", list, "pattern", text));
-    free(text);
-    return ok;
-fail:
-    if (f) fclose(f);
-    free(text);
-    json_decref(list);
-    return false;
-}
-
-static json_t *schema_of(const rd_option *o)
-{
-    static const char *const types[] = {
-        [RD_BOOL] = "boolean", [RD_INT] = "integer", [RD_REAL] = "number", [RD_STRING] = "string",
-        [RD_INTS] = "array",   [RD_ENUM] = "string", [RD_PATHS] = "",
-    };
-    json_t *obj = json_object();
-    char *about = NULL;
-    bool ok = o->type == RD_PATHS
-                  ? options_doc_put(obj, "type", json_pack("[s,s]", "string", "array"))
-                  : options_doc_put(obj, "type", json_string(types[o->type]));
-    if (asprintf(&about, "%s%s", o->help ? o->help : "",
-                 o->flags & RD_OPT_ACCEPTED ? " (read for compatibility, without effect)" : "") < 0)
-        about = NULL;
-    ok &= options_doc_put(obj, "description", about ? json_string(about) : NULL);
-    free(about);
-    if (o->type == RD_INT || o->type == RD_REAL) ok &= put_limits(obj, o);
-    if (o->type == RD_INTS) {
-        json_t *items = json_pack("{s:s}", "type", "integer");
-        ok &= items && put_limits(items, o);
-        ok &= options_doc_put(obj, "items", items) &&
-              options_doc_put(obj, "minItems", json_integer(1));
-    }
-    if (o->type == RD_PATHS)
-        ok &= options_doc_put(obj, "items",
-                              json_pack("{s:s,s:i}", "type", "string", "minLength", 1)) &&
-              options_doc_put(obj, "minItems", json_integer(1));
-    if (o->choices && !(o->flags & RD_OPT_OPEN)) ok &= put_choices(obj, o->choices);
-    if (o->def) ok &= options_doc_put(obj, "default", json_loads(o->def, JSON_DECODE_ANY, NULL));
-    if (ok) return obj;
-    json_decref(obj);
-    return NULL;
-}
-
-json_t *rd_options_schema(const rd_option_group *const *groups, int n)
-{
-    json_t *keys = json_object();
-    bool ok = options_doc_put(keys, "$schema",
-                              json_pack("{s:s,s:s}", "type", "string", "description",
-                                        "where an editor finds this schema"));
-    for (int i = 0; i < n; i++)
-        for (const rd_option *o = groups[i]->options; o->key; o++)
-            if (!seen_before(groups, i, o->key)) ok &= options_doc_put(keys, o->key, schema_of(o));
-    json_t *root = ok ? json_pack("{s:s,s:s,s:s,s:O,s:b}", "$schema",
-                                  "https://json-schema.org/draft/2020-12/schema", "title",
-                                  "run_dist experiment", "type", "object", "properties", keys,
-                                  "additionalProperties", 0)
-                      : NULL;
-    json_decref(keys);
-    return root;
-}
-
-/* ---- the effective config ---- */
 
 json_t *rd_config_effective(const rd_config *c)
 {

@@ -94,7 +94,7 @@ static void every_allocation_of_the_documents(void **state)
         countdown = k;
         fired = false;
         json_set_alloc_funcs(failing, free);
-        json_t *schema = rd_options_schema(groups, 1);
+        json_t *schema = rd_options_schema(groups, 1, NULL, 0);
         json_t *effective = schema ? rd_config_effective(c) : NULL;
         json_set_alloc_funcs(malloc, free);
         if (!fired) assert_true(schema && effective);

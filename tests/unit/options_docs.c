@@ -111,6 +111,9 @@ static void schema(void **state)
         " \"additionalProperties\": false, \"properties\": {"
         "\"$schema\": {\"type\": \"string\", \"description\": \"where an editor finds this "
         "schema\"},"
+        "\"base\": {\"type\": \"string\", \"minLength\": 1, \"description\": \"another config, "
+        "whose "
+        "keys come before those of this one\"},"
         "\"batch_size\": {\"type\": \"integer\", \"description\": \"sentences per rank\", "
         "\"minimum\": 1, \"maximum\": "
         "65536},"
@@ -136,7 +139,7 @@ static void schema(void **state)
         "\"any\", \"minimum\": 0.0},"
         "\"whole\": {\"type\": \"integer\", \"description\": \"unlimited\"},"
         "\"word\": {\"type\": \"string\", \"description\": \"\"}}}";
-    json_t *expected = json_loads(want, 0, NULL), *got = rd_options_schema(groups, 2);
+    json_t *expected = json_loads(want, 0, NULL), *got = rd_options_schema(groups, 2, NULL, 0);
     assert_non_null(expected);
     assert_non_null(got);
     char *a = json_dumps(got, JSON_SORT_KEYS | JSON_INDENT(1)),
