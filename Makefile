@@ -201,9 +201,9 @@ demo-translate: ## fetches text, trains English to German with 2 ranks for five 
 # hosts waits for minutes, and is for CI and test-all. ranks is for the sanitizers (outside test-all): no test that mostly
 # waits or ends processes, no golden networks, no command line, no run whose last digits decide.
 TESTS_unit := $(UNIT) $(FUZZ) $(filter tests/unit/% tests/scripts/% tests/golden/%,$(SHELLS))
-HOSTS      := $(patsubst %,tests/mpi/%.sh,cluster cluster_train hosts rows_hosts slurm transformer_hosts update_hosts)
+HOSTS      := $(patsubst %,tests/mpi/%.sh,cluster cluster_train hosts launch_hosts rows_hosts slurm transformer_hosts update_hosts)
 LONG       := $(patsubst %,tests/mpi/%.sh,doctor doctor_agree supervise signals watch images end finite logdir other_ranks decode batch_tokens average checkpoints \
-              raw_text spikes transformer exchange) \
+              raw_text spikes transformer exchange launch) \
               $(wildcard tests/fault/*.sh) $(BUILD)/tests/golden/images tests/cli/run tests/scripts/lint_finds.sh
 TESTS_hosts := $(HOSTS)
 TESTS_mpi  := $(filter-out $(HOSTS),$(filter tests/mpi/% tests/fault/%,$(SHELLS)))

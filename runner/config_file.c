@@ -203,7 +203,7 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
         rd_fail(st, RD_EUSAGE,
                 "--config_file is missing; give the experiment's JSON file, for example "
                 "--config_file=configs/g2p_cmudict.json, or see --help");
-    else if (root && !by_flags(cli))
+    else if (root && !by_flags(cli) && rd_config_is_there(cli, st) == RD_OK)
         (void)rd_config_files_read(cli->config_file, &read, st);
     RD_TRY(rd_comm_agree(comm, st));
     bytes = (int64_t)read.n;

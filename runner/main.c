@@ -9,6 +9,7 @@
 #include "rd/environment.h"
 #include "rd/file.h"
 #include "rd/input.h"
+#include "rd/launch.h"
 #include "rd/modes.h"
 #include "rd/printable.h"
 #include "rd/records.h"
@@ -124,6 +125,14 @@ static rd_code main_answer(const rd_cli *cli, bool *answered, rd_status *st)
         rd_option_owner owners[RD_MAX_OWNERS];
         const int n_owners = rd_option_owners(NULL, owners);
         (void)rd_help(cli->help_word, groups, n, owners, n_owners, stdout, st);
+    } else if (cli->list) {
+        rd_option_owner owners[RD_MAX_OWNERS];
+        const int n_owners = rd_option_owners(NULL, owners);
+        (void)rd_help_list(cli->list, owners, n_owners, stdout, st);
+    } else if (cli->completion) {
+        rd_option_owner owners[RD_MAX_OWNERS];
+        const int n_owners = rd_option_owners(NULL, owners);
+        (void)rd_help_completion(cli->completion, groups, n, owners, n_owners, stdout, st);
     } else if (cli->version) {
         rd_strbuf text = {0};
         rd_versions(&text);
@@ -286,8 +295,13 @@ int main(int argc, char **argv)
         rd_cli_release(&cli);
         return (int)st.code;
     }
-    if (cli.restarts_given) {
-        const int code = rd_supervise(&cli);
+    if (cli.restarts_given || rd_cli_launches(&cli)) {
+        if (!cli.restarts_given && cli.config_file && !cli.hosts && !cli.hostfile)
+            (void)rd_config_is_there(&cli, &st);
+        if (st.code != RD_OK) (void)fprintf(stderr, "run_dist: error: %s\n", st.msg);
+        const int code = st.code != RD_OK     ? (int)st.code
+                         : cli.restarts_given ? rd_supervise(&cli)
+                                              : rd_launch(&cli);
         rd_cli_release(&cli);
         return code;
     }

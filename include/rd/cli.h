@@ -47,16 +47,23 @@ typedef struct rd_cli {
     bool max_steps_given, seed_given, lr_given, beam_width_given;
     double lr;
     bool split_data_per_rank, allow_unknown_keys, verbose;
-    const char *hosts, *hostfile, *mpirun_args; /* of doctor mode */
-    int64_t ssh_port;                           /* of doctor mode; 0: not given */
-    bool json;                                  /* plan, doctor: print one JSON object */
-    bool check;                                 /* print what a training would be, and stop */
-    int64_t check_steps;                        /* with check: number of steps to time; 0: none */
-    const char *new_config;                     /* the model of a config to begin with */
-    const char *format, *sort, *where;          /* of the modes runs, diff and show */
-    bool watch;                                 /* of mode runs */
+    const char *hosts, *hostfile, *mpirun_args; /* of the launcher and of doctor mode */
+    int64_t ssh_port;                           /* of the same; 0: not given */
+    int64_t np;                                 /* number of ranks to start; 0: not given */
+    int64_t ports;     /* first of the ports that Open MPI may use; 0: any */
+    bool dry_run;      /* print the launcher's line, and start nothing */
+    const char **pass; /* owned list of borrowed words: argv[1 ..] without the launcher's flags */
+    int n_pass;
+    bool json;                         /* plan, doctor: print one JSON object */
+    bool check;                        /* print what a training would be, and stop */
+    int64_t check_steps;               /* with check: number of steps to time; 0: none */
+    const char *new_config;            /* the model of a config to begin with */
+    const char *list;                  /* what to list: "models"; NULL: nothing */
+    const char *completion;            /* the shell whose completion to print; NULL: none */
+    const char *format, *sort, *where; /* of the modes runs, diff and show */
+    bool watch;                        /* of mode runs */
     const char **word; /* owned list of borrowed words that belong to no flag: of diff and show */
-    int n_word;
+    int n_word;        /* in other modes the one word is config_file */
     bool help, version, print_config, print_schema, print_keys, print_man;
     const char *help_word;   /* WORD of --help=WORD; NULL: not given */
     const char *print_topic; /* topic of rd_help_markdown; NULL: not given */
@@ -98,6 +105,9 @@ void rd_cli_release(rd_cli *c);
 /* Returns whether there is a flag of this name, and sets *key to the key that it stands for (NULL:
  * none): for rd_config_new_with_flags. */
 bool rd_cli_is_flag(const char *name, const char **key);
+/* Returns whether this process shall start the ranks of the run: --np, or --hosts or --hostfile in
+ * another mode than doctor. */
+bool rd_cli_launches(const rd_cli *c);
 /* Returns whether a flag asks for an answer that needs neither ranks nor a config. */
 bool rd_cli_answers(const rd_cli *c);
 /* Prints the answer of --help: all flags on one screen; with the word "keys" all keys by group;
@@ -108,6 +118,16 @@ rd_code rd_help(const char *word, const rd_option_group *const *groups, int n,
 /* Prints a topic as a generated block of a page: flags, bench, modes, exit-codes, signals, logdir.
  * RD_EUSAGE: an unknown topic. */
 rd_code rd_help_markdown(const char *topic, FILE *out, rd_status *st);
+/* Prints the entries of a kind, one a line: models, datasets, optimizers, metrics, schedules, modes
+ * or configs (the experiments beside the program). RD_EUSAGE: another kind. */
+rd_code rd_help_list(const char *kind, const rd_option_owner *owners, int n_owners, FILE *out,
+                     rd_status *st);
+/* Prints the completion of a shell: bash, zsh or fish. RD_EUSAGE: another shell. */
+rd_code rd_help_completion(const char *shell, const rd_option_group *const *groups, int n,
+                           const rd_option_owner *owners, int n_owners, FILE *out, rd_status *st);
+/* Writes the path of the folder of experiments beside the program: of the source tree, or of an
+ * installation. Returns false if there is none. */
+bool rd_configs_folder(char out[4096]);
 /* Prints the man page run_dist(1). */
 void rd_help_man(const rd_option_group *const *groups, int n, FILE *out);
 

@@ -31,6 +31,10 @@ int rd_option_groups_read(const rd_config *c, const rd_option_group *out[RD_MAX_
 rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config **out,
                            rd_status *st);
 
+/* Returns RD_EUSAGE if there is no file of the name that --config_file or a word gives. The message
+ * names the nearest file. */
+rd_code rd_config_is_there(const rd_cli *cli, rd_status *st);
+
 /* Appends a line for each group of keys that are set and have no effect, since a key that they
  * belong to is set otherwise: "x.json:3:5: 'crop_pad' has no effect: augmentation is none, not
  * pad_crop_flip". */

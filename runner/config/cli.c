@@ -25,7 +25,8 @@ static int cli_matches(const char *word, size_t n, bool only_bool, const rd_flag
 {
     int found = 0;
     for (int i = 0; i < rd_n_flags; i++) {
-        if (strncmp(rd_flags[i].name, word, n) != 0 || (only_bool && !can_be_off(&rd_flags[i])))
+        if (strncmp(rd_flags[i].name, word, n) != 0 || (only_bool && !can_be_off(&rd_flags[i])) ||
+            (rd_flags[i].whole && rd_flags[i].name[n]))
             continue;
         if (!found++ || !rd_flags[i].name[n]) *first = &rd_flags[i];
         if (!rd_flags[i].name[n]) return 1;
@@ -58,7 +59,8 @@ static rd_code ambiguous(const char *word, size_t n, bool only_bool, rd_status *
     char list[512] = "", shown[RD_SHOWN_BYTES];
     size_t used = 0;
     for (int i = 0; i < rd_n_flags; i++)
-        if (!strncmp(rd_flags[i].name, word, n) && (!only_bool || can_be_off(&rd_flags[i])))
+        if (!strncmp(rd_flags[i].name, word, n) && (!only_bool || can_be_off(&rd_flags[i])) &&
+            !rd_flags[i].whole)
             used += (size_t)snprintf(list + used, sizeof list - used, "%s--%s%s", used ? ", " : "",
                                      only_bool ? "no" : "", rd_flags[i].name);
     return rd_fail(st, RD_EUSAGE, "flag '--%s%s' is ambiguous: %s; write more of it",
@@ -152,7 +154,13 @@ static rd_code set_mode(rd_cli *c, const rd_flag *f, const char *value, rd_statu
     for (int i = 0; i < rd_n_mode_names && n < sizeof list; i++)
         n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "",
                               rd_mode_names[i].name);
-    return wrong_value(f->name, f->help, value, list, st);
+    const char *known[16];
+    for (int i = 0; i < rd_n_mode_names; i++) known[i] = rd_mode_names[i].name;
+    const char *nearest = rd_nearest(value, known, rd_n_mode_names);
+    char shown[RD_SHOWN_BYTES];
+    if (!nearest) return wrong_value(f->name, f->help, value, list, st);
+    return rd_fail(st, RD_EUSAGE, "flag '--mode' must be %s, not '%s'; did you mean --mode=%s?",
+                   list, rd_shown(value, shown), nearest);
 }
 
 static rd_code add_set(rd_cli *c, const char *key, const char *value, rd_status *st)
@@ -166,10 +174,10 @@ static rd_code add_set(rd_cli *c, const char *key, const char *value, rd_status 
     return RD_OK;
 }
 
-static rd_code set_path(rd_cli *c, const rd_flag *f, const char *value, rd_status *st)
+rd_code rd_cli_path(rd_cli *c, const char *flag, const char *value, const char **out, rd_status *st)
 {
     char at[RD_SHOWN_BYTES + 80], shown[RD_SHOWN_BYTES], *path = NULL;
-    snprintf(at, sizeof at, "--%s=%s", f->name, rd_shown(value, shown));
+    snprintf(at, sizeof at, "%s%s", flag, rd_shown(value, shown));
     if (rd_home_path(value, at, &path, st) != RD_OK) return st->code;
     if (path) {
         char **more = realloc(c->path, (size_t)(c->n_path + 1) * sizeof *more);
@@ -180,8 +188,15 @@ static rd_code set_path(rd_cli *c, const rd_flag *f, const char *value, rd_statu
         c->path = more;
         c->path[c->n_path++] = path;
     }
-    *(const char **)(void *)((char *)c + f->at) = path ? path : value;
+    *out = path ? path : value;
     return RD_OK;
+}
+
+static rd_code set_path(rd_cli *c, const rd_flag *f, const char *value, rd_status *st)
+{
+    char flag[80];
+    snprintf(flag, sizeof flag, "--%s=", f->name);
+    return rd_cli_path(c, flag, value, (const char **)(void *)((char *)c + f->at), st);
 }
 
 static rd_code set_value(rd_cli *c, const rd_flag *f, const char *value, rd_status *st)
@@ -328,8 +343,21 @@ static bool begins_flag(const char *word, size_t n)
     return cli_matches(word, n, false, &f) > 0;
 }
 
-/* Reads one flag and its value. *i moves past a value that is the next word. */
-static rd_code parse_one(int argc, char *const *argv, int *i, rd_cli *c, rd_status *st)
+/* Fails with the flag in its right form: -np 4 of mpirun is --np=4 here. n: bytes of the name. */
+static void one_dash(const char *arg, size_t n, const behind *b, rd_status *st)
+{
+    char shown[RD_SHOWN_BYTES];
+    const bool apart = !b->value && b->next && b->next[0] != '-' &&
+                       rd_flag_named(arg + 1, n)->value;
+    const char *value = b->value ? b->value : apart ? b->next : NULL;
+    rd_fail(st, RD_EUSAGE, "flags have two dashes here: --%.*s%s%s", (int)n, arg + 1,
+            value ? "=" : "", value ? rd_shown(value, shown) : "");
+}
+
+/* Reads one flag and its value. *i moves past a value that is the next word. *of_launcher: the flag
+ * is for the launcher alone. */
+static rd_code parse_one(int argc, char *const *argv, int *i, rd_cli *c, bool *of_launcher,
+                         rd_status *st)
 {
     const char *arg = argv[*i];
     const char *word = arg + (arg[1] == '-' ? 2 : 1), *eq = strchr(word, '=');
@@ -345,7 +373,9 @@ static rd_code parse_one(int argc, char *const *argv, int *i, rd_cli *c, rd_stat
     const rd_option *key = !ours && (dashes == 1 || !begins_flag(word, n))
                                ? rd_cli_key_named(c, word, n, &b.negated)
                                : NULL;
-    if (of_bench >= 0) {
+    if (dashes == 1 && ours && rd_flag_named(word, n)) {
+        one_dash(arg, n, &b, st);
+    } else if (of_bench >= 0) {
         RD_TRY(parse_bench(of_bench, &b, c, st));
     } else if (key) {
         keep_key(c, key, arg, dashes + n, &b);
@@ -372,8 +402,19 @@ static rd_code parse_one(int argc, char *const *argv, int *i, rd_cli *c, rd_stat
         RD_TRY(st->code);
     }
     if (b.took_next) ++*i;
+    *of_launcher = f && f->of_launcher;
 done:
     return st->code;
+}
+
+/* Keeps argv[from .. to] for the ranks of the launcher. */
+static rd_code pass_words(rd_cli *c, char *const *argv, int from, int to, rd_status *st)
+{
+    const char **more = realloc(c->pass, (size_t)(c->n_pass + to - from + 1) * sizeof *more);
+    if (!more) return rd_fail(st, RD_EENV, "out of memory for the command line");
+    c->pass = more;
+    for (int i = from; i <= to; i++) c->pass[c->n_pass++] = argv[i];
+    return RD_OK;
 }
 
 /* Keeps a word that is no flag. Modes diff and show take log folders so. */
@@ -403,7 +444,6 @@ rd_code rd_cli_parse_with_keys(int argc, char *const *argv, const rd_option_grou
                     .summary_frequency = 50,
                     .checkpoint_frequency = 7200,
                     .restart_delay = 1.0};
-    char shown[RD_SHOWN_BYTES];
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--")) {
             out->launch = argv + i + 1;
@@ -415,16 +455,16 @@ rd_code rd_cli_parse_with_keys(int argc, char *const *argv, const rd_option_grou
                                "or leave '--' out");
             break;
         }
+        const int from = i;
+        bool of_launcher = false;
         if (argv[i][0] != '-' || !argv[i][1])
             RD_TRY(keep_word(out, argv[i], st));
         else
-            RD_TRY(parse_one(argc, argv, &i, out, st));
+            RD_TRY(parse_one(argc, argv, &i, out, &of_launcher, st));
+        if (!of_launcher) RD_TRY(pass_words(out, argv, from, i, st));
     }
     if (out->n_word > 0 && !(out->mode_bit & (RD_MODE_DIFF | RD_MODE_SHOW)))
-        (void)rd_fail(st, RD_EUSAGE,
-                      "'%s' belongs to no flag; a config is given as --config_file=FILE, and "
-                      "--help lists the flags",
-                      rd_shown(out->word[0], shown));
+        (void)rd_cli_take_words(out, st);
 done:
     return st->code;
 }
@@ -473,11 +513,23 @@ void rd_cli_idle(const rd_cli *c, rd_strbuf *out)
     if (n) rd_strbuf_printf(out, ": without effect in mode %s\n", c->mode);
 }
 
+bool rd_cli_launches(const rd_cli *c)
+{
+    return c->np > 0 || ((c->hosts || c->hostfile) && c->mode_bit != RD_MODE_DOCTOR);
+}
+
 /* Checks --restarts and the command behind "--". */
 static rd_code check_restarts(const rd_cli *c, rd_status *st)
 {
     static const char *const ours[] = {"restarts", "restart_delay", "drop_dead_hosts", "logdir",
                                        NULL};
+    if (c->restarts_given && rd_cli_launches(c))
+        return rd_fail(st, RD_EUSAGE,
+                       "--restarts starts the command behind --; put --%s and all other flags "
+                       "there: run_dist --restarts=5 -- run_dist --np=4 ...",
+                       c->np      ? "np"
+                       : c->hosts ? "hosts"
+                                  : "hostfile");
     const char *odd = c->n_bench > 0 ? rd_bench_flag_name(c->bench[0].flag) : NULL;
     for (int i = 0; i < rd_n_flags && !odd; i++) {
         int k = 0;
@@ -521,7 +573,7 @@ static rd_code check_folders(const rd_cli *c, rd_status *st)
 bool rd_cli_answers(const rd_cli *c)
 {
     return c->help || c->version || c->print_schema || c->print_keys || c->print_topic ||
-           c->print_man || c->events || c->new_config;
+           c->print_man || c->events || c->new_config || c->list || c->completion;
 }
 
 rd_code rd_cli_check(const rd_cli *c, rd_status *st)
@@ -541,7 +593,17 @@ rd_code rd_cli_check(const rd_cli *c, rd_status *st)
                             : c->ssh_port    ? "ssh_port"
                             : c->mpirun_args ? "mpirun_args"
                                              : NULL;
-    if (of_doctor && !c->hosts && !c->hostfile)
+    if (c->mode_bit == RD_MODE_DOCTOR && c->np && (c->hosts || c->hostfile))
+        return rd_fail(st, RD_EUSAGE,
+                       "--mode=doctor examines all slots of the hosts; leave --np out, or give "
+                       "--mpirun_args=\"-np %" PRId64 "\"",
+                       c->np);
+    if (c->dry_run && !rd_cli_launches(c))
+        return rd_fail(
+            st, RD_EUSAGE,
+            "--dry_run prints the line that starts the ranks; give --np=N or --hosts=LIST, "
+            "too; --check examines a training without running it");
+    if (of_doctor && !c->hosts && !c->hostfile && !(c->np && c->mpirun_args))
         return rd_fail(st, RD_EUSAGE,
                        "--%s needs the hosts: --hosts=name:slots,name:slots or --hostfile=FILE",
                        of_doctor);
@@ -572,6 +634,9 @@ void rd_cli_release(rd_cli *c)
     for (int i = 0; i < c->n_path; i++) free(c->path[i]);
     free(c->path);
     free((void *)c->word);
+    free((void *)c->pass);
+    c->pass = NULL;
+    c->n_pass = 0;
     c->word = NULL;
     c->n_word = 0;
     free(c->set);

@@ -1,7 +1,7 @@
 /* cli_foreign.c -- flags of other programs, and what stands for them here.
  *
- * People have them in their scripts: of OpenSeq2Seq, Horovod's examples, Sockeye, fairseq, Marian
- * and OpenNMT-py. configs/MIGRATING_TRANSLATION.md explains them; a test reads both. Flags that
+ * People have them in their scripts: of OpenSeq2Seq, Horovod's examples, Sockeye, fairseq, Marian,
+ * OpenNMT-py, Keras, Lightning and Hugging Face, and of launchers. configs/MIGRATING_TRANSLATION.md explains them; a test reads both. Flags that
  * have the name of a key here need no row. The flags of bench mode are in cli_bench.c. */
 #include "cli_impl.h"
 
@@ -10,7 +10,43 @@
 /* Advice that several flags share, to be read behind "here:". */
 /* clang-format off */
 static const char foreign_by_mpirun[] =
-    "mpirun or srun starts the ranks (mpirun -np 2 run_dist ...); leave it out";
+    "--np=N, mpirun or srun starts the ranks (run_dist --np=2 ...); leave it out";
+static const char foreign_ranks[] =
+    "--np=N starts N ranks on this host, and --hosts=a:2,b:2 on several";
+static const char foreign_hosts[] = "--hosts=a:2,b:2 names the hosts and their numbers of ranks";
+static const char foreign_rendezvous[] =
+    "--hosts=a:2,b:2 on the first host starts all ranks, which find each other; leave it out";
+static const char foreign_by_launcher[] =
+    "--np=N takes care of this; leave it out, or give it in --mpirun_args=\"WORDS\"";
+static const char foreign_restarts[] =
+    "run_dist --restarts=N -- run_dist --np=4 ... starts a run again after a failure";
+static const char foreign_elastic[] =
+    "a run may go on with another number of ranks after a restart; leave it out";
+static const char foreign_network[] =
+    "--mpirun_args=\"--mca btl_tcp_if_include eth0\" names the network; --mode=doctor finds it";
+static const char foreign_timeline[] = "--trace=FILE writes what all ranks do, for Perfetto";
+static const char foreign_unneeded[] = "nothing stands for it; leave it out";
+static const char foreign_modes[] =
+    "--mode=train, eval, train_eval or infer says what to do";
+static const char foreign_whole_epochs[] =
+    "an epoch is the whole training data, and --max_steps=N limits the updates";
+static const char foreign_eval_data[] =
+    "evaluation reads its own data: --set source_file_eval=FILE and target_file_eval, or the "
+    "folder val beside train";
+static const char foreign_data[] =
+    "--set source_file=FILE and target_file are text, and --set data_dir=DIR has images";
+static const char foreign_named_model[] =
+    "--set model=NAME (--list=models), and --set init_from=FILE begins with other weights";
+static const char foreign_warmup[] = "--set warmup_steps=N is a number of updates";
+static const char foreign_reports[] =
+    "TensorBoard's files and metrics.jsonl are always written, into --logdir; leave it out";
+static const char foreign_evaluates[] =
+    "--mode=train_eval evaluates, with --set eval_frequency=N every N updates";
+static const char foreign_again[] = "a new --logdir=DIR begins at step 0; leave it out";
+static const char foreign_one_value[] =
+    "a run has one value of each key: start one run for each value, with --set key=value and its "
+    "own --logdir, and compare them with --mode=runs";
+static const char foreign_config[] = "the config is a word by itself: run_dist x.json --logdir=DIR";
 static const char foreign_devices[] =
     "--set device=cpu or cuda says where ranks compute, and mpirun -np how many there are";
 static const char foreign_no_lock[] = "no GPU is locked; leave it out";
@@ -309,6 +345,121 @@ static const foreign_flag foreign[] = {
     {"i", NULL, foreign_the_input},
     {"src", NULL, foreign_the_input},
     {"cost_type", NULL, foreign_by_words},
+    /* torchrun, horovodrun, mpirun, srun */
+    {"nproc_per_node", NULL, foreign_ranks},
+    {"nproc", NULL, foreign_ranks},
+    {"num_proc", NULL, foreign_ranks},
+    {"num_processes", NULL, foreign_ranks},
+    {"n", NULL, foreign_ranks},
+    {"ntasks", NULL, foreign_ranks},
+    {"ntasks_per_node", NULL, foreign_ranks},
+    {"H", NULL, foreign_hosts},
+    {"host", NULL, foreign_hosts},
+    {"nnodes", NULL, foreign_hosts},
+    {"nodelist", NULL, foreign_hosts},
+    {"num_nodes", NULL, foreign_hosts},
+    {"machinefile", NULL, "--hostfile=FILE names the hosts, one a line: name slots=2"},
+    {"p", NULL, "--ssh_port=N is the port of sshd on the hosts"},
+    {"node_rank", NULL, foreign_rendezvous},
+    {"machine_rank", NULL, foreign_rendezvous},
+    {"master_addr", NULL, foreign_rendezvous},
+    {"master_port", NULL, foreign_rendezvous},
+    {"main_process_port", NULL, foreign_rendezvous},
+    {"rdzv_backend", NULL, foreign_rendezvous},
+    {"rdzv_endpoint", NULL, foreign_rendezvous},
+    {"rdzv_id", NULL, foreign_rendezvous},
+    {"local_rank", NULL, foreign_rendezvous},
+    {"standalone", NULL, foreign_by_launcher},
+    {"start_timeout", NULL, foreign_by_launcher},
+    {"gloo", NULL, foreign_by_launcher},
+    {"oversubscribe", NULL, foreign_by_launcher},
+    {"allow_run_as_root", NULL, foreign_by_launcher},
+    {"bind_to", NULL, foreign_by_launcher},
+    {"map_by", NULL, foreign_by_launcher},
+    {"mca", NULL, foreign_by_launcher},
+    {"x", NULL, foreign_by_launcher},
+    {"max_restarts", NULL, foreign_restarts},
+    {"min_np", NULL, foreign_elastic},
+    {"max_np", NULL, foreign_elastic},
+    {"host_discovery_script", NULL, foreign_elastic},
+    {"network_interface", NULL, foreign_network},
+    {"network_interfaces", NULL, foreign_network},
+    {"timeline_filename", NULL, foreign_timeline},
+    {"autotune", NULL, foreign_unneeded},
+    {"cycle_time_ms", NULL, foreign_unneeded},
+    {"check_build", NULL, "--version prints the versions of the program and its libraries"},
+    /* Keras, Lightning, examples of PyTorch */
+    {"validation_split", NULL, foreign_eval_data},
+    {"validation_data", NULL, foreign_eval_data},
+    {"steps_per_epoch", NULL, foreign_whole_epochs},
+    {"limit_train_batches", NULL, foreign_whole_epochs},
+    {"initial_epoch", NULL, foreign_resumes},
+    {"resume", NULL, foreign_resumes},
+    {"ckpt_path", NULL, foreign_resumes},
+    {"weights", "init_from", NULL},
+    {"accumulate_grad_batches", "iter_size", NULL},
+    {"gradient_clip_val", "max_grad_norm", NULL},
+    {"clipnorm", "max_grad_norm", NULL},
+    {"val_check_interval", "eval_frequency", NULL},
+    {"accelerator", NULL, foreign_devices},
+    {"gpus", NULL, foreign_devices},
+    {"gpu", NULL, foreign_devices},
+    {"no_cuda", NULL, foreign_devices},
+    {"strategy", NULL, foreign_by_mpirun},
+    {"precision", NULL, foreign_mixed},
+    {"print_freq", NULL, foreign_lines},
+    {"evaluate", NULL, foreign_modes},
+    {"data", NULL, foreign_data},
+    {"data_path", NULL, foreign_data},
+    {"default_root_dir", NULL, foreign_folder},
+    {"log_dir", NULL, foreign_folder},
+    {"checkpoint_dir", NULL, foreign_folder},
+    {"exp_dir", NULL, foreign_folder},
+    {"work_dir", NULL, foreign_folder},
+    /* Hugging Face */
+    {"per_device_train_batch_size", "batch_size", NULL},
+    {"per_device_eval_batch_size", "eval_batch_size", NULL},
+    {"num_train_epochs", "num_epochs", NULL},
+    {"gradient_accumulation_steps", "iter_size", NULL},
+    {"eval_steps", "eval_frequency", NULL},
+    {"save_steps", "checkpoint_steps", NULL},
+    {"save_total_limit", "checkpoint_keep", NULL},
+    {"num_beams", "beam_width", NULL},
+    {"label_smoothing_factor", "label_smoothing", NULL},
+    {"max_source_length", "max_seq_len", NULL},
+    {"max_target_length", "max_seq_len", NULL},
+    {"logging_steps", NULL, foreign_lines},
+    {"logging_dir", NULL, foreign_folder},
+    {"output_dir", NULL, foreign_folder},
+    {"overwrite_output_dir", NULL, foreign_again},
+    {"do_train", NULL, foreign_modes},
+    {"do_eval", NULL, foreign_modes},
+    {"do_predict", NULL, foreign_modes},
+    {"train_file", NULL, foreign_data},
+    {"dataset_name", NULL, foreign_data},
+    {"validation_file", NULL, foreign_eval_data},
+    {"model_name_or_path", NULL, foreign_named_model},
+    {"model_name", NULL, foreign_named_model},
+    {"resume_from_checkpoint", NULL, foreign_resumes},
+    {"load_best_model_at_end", NULL, foreign_best},
+    {"metric_for_best_model", NULL, foreign_watched},
+    {"lr_scheduler_type", NULL, foreign_the_rate},
+    {"warmup_ratio", NULL, foreign_warmup},
+    {"report_to", NULL, foreign_reports},
+    {"eval_strategy", NULL, foreign_evaluates},
+    {"evaluation_strategy", NULL, foreign_evaluates},
+    {"save_strategy", NULL, "--set checkpoint_steps=N saves every N updates"},
+    {"predict_with_generate", NULL, foreign_scored},
+    {"deepspeed", NULL, foreign_by_mpirun},
+    {"fsdp", NULL, foreign_by_mpirun},
+    {"push_to_hub", NULL, foreign_unneeded},
+    {"gradient_checkpointing", NULL, foreign_unneeded},
+    /* Hydra */
+    {"multirun", NULL, foreign_one_value},
+    {"sweep", NULL, foreign_one_value},
+    {"grid", NULL, foreign_one_value},
+    {"config_name", NULL, foreign_config},
+    {"config_path", NULL, foreign_config},
 };
 /* clang-format on */
 

@@ -1,6 +1,6 @@
 /* cli_impl.h -- what the files of the command line share. cli_flags.c: the flags; cli_bench.c: the
- * flags of bench mode; cli_keys.c: keys that are typed as flags; cli_foreign.c: flags of other
- * programs; cli.c: reads words; help.c, help_topics.c, help_man.c, help_configs.c: print. */
+ * flags of bench mode; cli_keys.c: keys that are typed as flags; cli_words.c: words that are no
+ * flags; cli_foreign.c: flags of other programs; cli.c: reads words; help.c, help_topics.c, help_man.c, help_configs.c: print. */
 #ifndef RD_CLI_IMPL_H
 #define RD_CLI_IMPL_H
 
@@ -35,6 +35,10 @@ typedef struct rd_flag {
     /* In another mode the flag is refused, or (true) noted: it may be left from the training
      * command. */
     bool may_idle;
+    /* The flag is for the launcher alone, which does not pass it on to the ranks. */
+    bool of_launcher;
+    /* The flag must be written in full, so that beginnings of older flags stay unique. */
+    bool whole;
     /* The key that does the same under another name; NULL: none. */
     const char *key;
     /* Name of the value ("FILE"; NULL: a bool) and the default in words (NULL: none). */
@@ -94,6 +98,14 @@ const char *rd_cli_key_nearest(const rd_cli *c, const char *word);
 /* Fails if a key, or a flag of bench mode in another mode, was typed as a flag. The message says
  * how this program sets the key. */
 rd_code rd_cli_check_keys(const rd_cli *c, rd_status *st);
+
+/* ---- cli_words.c ---- */
+/* Takes the words that belong to no flag: one word is the config. RD_EUSAGE: anything else; the
+ * message says what the word should have been. */
+rd_code rd_cli_take_words(rd_cli *c, rd_status *st);
+/* Stores a path, in which the home folder replaces "~". flag: what the message calls it. */
+rd_code rd_cli_path(rd_cli *c, const char *flag, const char *value, const char **out,
+                    rd_status *st);
 
 /* ---- cli_foreign.c ---- */
 /* Returns the key that takes the value of another program's flag; NULL: none. name: with '_' for

@@ -5,8 +5,10 @@
 enum { FLAG_INDENT = 30, KEY_INDENT = 32, FIELD_INDENT = 11 };
 
 const char *const rd_help_examples[][2] = {
-    {"mpirun -np 4 run_dist --config_file=x.json --logdir=logs/x", "trains on 4 ranks"},
-    {"run_dist --config_file=x.json --logdir=logs/x --mode=infer", "writes outputs"},
+    {"run_dist --np=4 x.json --logdir=logs/x", "trains on 4 ranks"},
+    {"run_dist --np=4 --hosts=a:2,b:2 x.json --logdir=logs/x", "on two hosts"},
+    {"mpirun -np 4 run_dist --config_file=x.json --logdir=logs/x", "started by hand"},
+    {"run_dist x.json --logdir=logs/x --mode=infer", "writes outputs"},
     {"run_dist --mode=bench --model=resnet50 --batch_size=16", "measures speed"},
     {"run_dist --mode=doctor --hosts=host1:2,host2:2", "examines hosts"},
     {"run_dist --restarts=5 -- mpirun -np 4 run_dist ...", "restarts up to 5x"},

@@ -1,4 +1,4 @@
-/* help_configs.c -- which experiments set a key. The folder of experiments is beside the program:
+/* help_configs.c -- the experiments: which set a key, and a list of all. The folder of experiments is beside the program:
  * of the source tree (build/release/run_dist -> configs), or of an installation (bin/run_dist ->
  * share/run_dist/configs). */
 #include "help_impl.h"
@@ -10,8 +10,7 @@
 
 enum { PATH_MAX_BYTES = 4096, NAMED_MOST = 64 };
 
-/* The folder, from the program's own path; false: there is none. */
-static bool find_folder(char out[PATH_MAX_BYTES])
+bool rd_configs_folder(char out[PATH_MAX_BYTES])
 {
     static const char *const from_program[] = {"/../share/run_dist/configs", "/../../configs"};
     char self[PATH_MAX_BYTES], path[2 * PATH_MAX_BYTES];
@@ -58,7 +57,7 @@ void rd_help_configs(const char *key, int indent, FILE *out)
     char folder[PATH_MAX_BYTES], path[2 * PATH_MAX_BYTES];
     struct dirent **entry = NULL;
     int n = -1, found = 0;
-    if (find_folder(folder)) n = scandir(folder, &entry, is_config, alphasort);
+    if (rd_configs_folder(folder)) n = scandir(folder, &entry, is_config, alphasort);
     if (n < 0) {
         fputs("no folder of experiments is beside the program\n", out);
         return;
@@ -79,4 +78,42 @@ void rd_help_configs(const char *key, int indent, FILE *out)
     free(entry);
     if (!found) fputs("no experiment\n", out);
     fprintf(out, "%*s(in %s)\n", indent, "", folder);
+}
+
+/* "model mnist_cnn, dataset idx", "model seq2seq, source_file data/train.en" */
+static void list_config(const char *folder, const char *name, FILE *out)
+{
+    static const char *const data[] = {"dataset", "source_file", "data_dir"};
+    char path[2 * PATH_MAX_BYTES], left[96], text[512], shown[RD_SHOWN_BYTES];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    json_t *root = help_config_load(path);
+    const char *model = json_string_value(json_object_get(root, "model"));
+    snprintf(left, sizeof left, "  %.80s", rd_shown(name, shown));
+    snprintf(text, sizeof text, "model %.100s", model ? rd_shown(model, shown) : "seq2seq");
+    for (size_t i = 0; i < sizeof data / sizeof *data; i++) {
+        const json_t *v = json_object_get(root, data[i]);
+        if (json_is_array(v)) v = json_array_get(v, 0);
+        if (!json_is_string(v)) continue;
+        const size_t n = strlen(text);
+        snprintf(text + n, sizeof text - n, ", %s %.200s", data[i],
+                 rd_shown(json_string_value(v), shown));
+        break;
+    }
+    rd_help_pair(out, left, root ? text : "not readable", 32);
+    json_decref(root);
+}
+
+rd_code rd_help_list_configs(FILE *out, rd_status *st)
+{
+    char folder[PATH_MAX_BYTES];
+    struct dirent **entry = NULL;
+    const int n = rd_configs_folder(folder) ? scandir(folder, &entry, is_config, alphasort) : -1;
+    if (n < 0) return rd_fail(st, RD_EENV, "no folder of experiments is beside the program");
+    for (int i = 0; i < n; i++) {
+        list_config(folder, entry[i]->d_name, out);
+        free(entry[i]);
+    }
+    free(entry);
+    fprintf(out, "\nin %s\n", folder);
+    return RD_OK;
 }

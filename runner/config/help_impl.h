@@ -42,6 +42,13 @@ const rd_topic *rd_topic_named(const char *name); /* NULL: none */
 /* Prints which experiments of the configs folder set a key, and the folder. indent: of every
  * line. */
 void rd_help_configs(const char *key, int indent, FILE *out);
+/* Prints each experiment of the configs folder, with its model and its data, and the folder.
+ * RD_EENV: there is no folder. */
+rd_code rd_help_list_configs(FILE *out, rd_status *st);
+
+/* ---- help_list.c ---- */
+/* What --list takes; ends with NULL. */
+extern const char *const rd_list_words[];
 
 /* ---- help.c ---- */
 /* The examples of --help and of the man page: a command and what it does; ends with NULL. */

@@ -7,7 +7,8 @@
  *
  *   request                                               answer
  *   {"ask": "facts", "args": "-np 4 ..",                  facts, with token and ports of a server
- *    "environment": {..}, "ports": [..]}
+ *    "environment": {..}, "ports": [..],
+ *    "brief": false}
  *   {"ask": "time"}                                       {"wall_s": ..}
  *   {"ask": "call", "targets": [..], "deadline_s": ..}    {"results": [..]}, see doc_calls_json
  *   {"ask": "sweep", "job": j}                            {"ended": n}
@@ -87,7 +88,7 @@ static json_t *agent_facts(const json_t *ask, const char *versions, doc_server *
     rd_status st = {0};
     json_t *o = doc_facts(versions,
                           doc_mca_with(json_object_get(ask, "environment"), doc_text(ask, "args")),
-                          true),
+                          !json_is_true(json_object_get(ask, "brief"))),
            *listens = json_array();
     json_array_foreach(json_object_get(ask, "ports"), i, p)
     {

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 /* Time limits in seconds: until all facts are there, for connections, and for the job. */
-static const double facts_s = 25.0, calls_s = 3.0, job_s = 25.0;
+static const double facts_s = 25.0, calls_s = 3.0, job_s = 25.0, brief_s = 12.0;
 
 typedef struct exam {
     const rd_cli *cli;
@@ -28,6 +28,7 @@ typedef struct exam {
     char **line; /* [n_line]: words of the mpirun line; owned */
     int n_line;
     bool started; /* mpirun was started */
+    bool brief;   /* only what is cheap */
     doc_report report;
 } exam;
 
@@ -45,9 +46,7 @@ static bool child_ended(void *child)
     return c->ended;
 }
 
-/* Runs `mpirun --version`. Returns false if there is no mpirun. out: "Open MPI 4.1.4", or the first
- * line that another mpirun prints. */
-static bool mpirun_version(char out[128])
+bool doc_mpirun_version(char out[128])
 {
     char mpirun[] = "mpirun", version[] = "--version", *const argv[] = {mpirun, version, NULL};
     doc_child c, *one = &c;
@@ -77,7 +76,7 @@ static void check_mpirun(exam *e)
 {
     const char *library = rd_comm_library_version();
     char launcher[128];
-    if (!mpirun_version(launcher)) {
+    if (!doc_mpirun_version(launcher)) {
         doc_add(&e->report, DOC_FAIL, "mpirun",
                 "install openmpi-bin, or put its bin folder into PATH",
                 "there is no mpirun in PATH on this host");
@@ -161,9 +160,9 @@ static json_t *facts_request(exam *e)
             json_array_append_new(ports, json_integer(first + (last - first) / 2));
     }
     json_decref(mca);
-    return json_pack("{s:s, s:s, s:o, s:o}", "ask", "facts", "args",
+    return json_pack("{s:s, s:s, s:o, s:o, s:b}", "ask", "facts", "args",
                      e->cli->mpirun_args ? e->cli->mpirun_args : "", "environment",
-                     doc_mca_environment(), "ports", ports);
+                     doc_mca_environment(), "ports", ports, "brief", e->brief);
 }
 
 /* Checks what the login of one host printed, and that it finds mpirun's daemon. */
@@ -189,7 +188,8 @@ static void ask_facts(exam *e)
 {
     json_t *request = facts_request(e);
     const int port = (int)e->cli->ssh_port;
-    doc_peers_start(e->peers, e->hosts.n, port, e->ssh, e->n_ssh, request, hosts_deadline(facts_s));
+    doc_peers_start(e->peers, e->hosts.n, port, e->ssh, e->n_ssh, request,
+                    hosts_deadline(e->brief ? brief_s : facts_s));
     json_decref(request);
     int n = 0;
     for (int i = 0; i < e->hosts.n; i++) {
@@ -462,6 +462,84 @@ static void report_line(exam *e)
     if (e->n_line > 0 && e->report.n[DOC_FAIL] == 0)
         doc_add(&e->report, DOC_OK, "line", NULL, "%s run_dist ...", rd_strbuf_str(&text));
     rd_strbuf_release(&text);
+}
+
+/* Adds a warning for each check that warns, and fails with the first one that fails. */
+static void brief_result(const exam *e, rd_strbuf *warnings, rd_status *st)
+{
+    const json_t *c, *first = NULL;
+    size_t i;
+    json_array_foreach(e->report.checks, i, c)
+    {
+        const char *level = doc_text(c, "level"), *remedy = doc_text(c, "remedy");
+        if (strcmp(level, "warning") == 0)
+            rd_strbuf_printf(warnings, "%s%s%s\n", doc_text(c, "text"), *remedy ? "; " : "",
+                             remedy);
+        if (!first && strcmp(level, "failure") == 0) first = c;
+    }
+    if (!first) return;
+    const char *remedy = doc_text(first, "remedy");
+    char more[120] = "";
+    if (e->report.n[DOC_FAIL] > 1)
+        (void)snprintf(more, sizeof more,
+                       " (and %d more; run_dist --mode=doctor with these hosts shows all)",
+                       e->report.n[DOC_FAIL] - 1);
+    rd_fail(st, e->report.differ ? RD_EDISAGREE : RD_EENV, "%.500s%s%.300s%s",
+            doc_text(first, "text"), *remedy ? "; " : "", remedy, more);
+}
+
+/* Examines the hosts without a call between them and without a job. */
+static void brief_exam(exam *e, doc_found *out)
+{
+    size_t i;
+    json_t *h;
+    ask_facts(e);
+    if (json_array_size(e->facts) == 0) return;
+    doc_check_program(&e->report, e->facts);
+    doc_check_names(&e->report, e->facts);
+    doc_check_btl(&e->report, e->facts);
+    doc_check_interfaces(&e->report, e->facts);
+    doc_check_space(&e->report, e->facts);
+    if (json_array_size(e->facts) > 1) doc_common_network(e->facts, out->network);
+    json_array_foreach(e->facts, i, h)
+    {
+        const double cpus = doc_number(h, "processors");
+        out->yield |= doc_number(h, "ranks") > cpus;
+    }
+}
+
+rd_code doc_brief(const rd_cli *cli, const doc_hosts *hosts, doc_found *out, rd_strbuf *warnings,
+                  rd_status *st)
+{
+    exam e = {.cli = cli, .hosts = *hosts, .facts = json_array(), .brief = true};
+    json_t *mca = doc_mca_new(cli->mpirun_args);
+    bool here = true;
+    *out = (doc_found){0};
+    RD_TRY(doc_report_init(&e.report, st));
+    if (doc_mca(mca, "plm_rsh_args"))
+        RD_TRY(doc_words(doc_mca(mca, "plm_rsh_args"), &e.ssh, &e.n_ssh, st));
+    e.peers = calloc((size_t)hosts->n + 1, sizeof *e.peers);
+    e.peer_of = calloc((size_t)hosts->n + 1, sizeof *e.peer_of);
+    if (!e.peers || !e.peer_of || !e.facts) {
+        rd_fail(st, RD_EENV, "out of memory for %d hosts", hosts->n);
+        goto done;
+    }
+    for (int i = 0; i < hosts->n; i++) {
+        e.peers[i].host = &hosts->at[i];
+        here = here && doc_is_this_host(hosts->at[i].name);
+    }
+    check_mpirun(&e);
+    if (!here && e.report.n[DOC_FAIL] == 0) brief_exam(&e, out);
+    brief_result(&e, warnings, st);
+done:
+    doc_peers_release(e.peers, hosts->n);
+    free(e.peers);
+    free(e.peer_of);
+    json_decref(e.facts);
+    json_decref(mca);
+    doc_words_free(e.ssh, e.n_ssh);
+    doc_report_release(&e.report);
+    return st->code;
 }
 
 rd_code rd_doctor_hosts(const rd_cli *cli, rd_status *st)

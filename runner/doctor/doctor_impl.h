@@ -101,6 +101,10 @@ json_t *doc_facts(const char *versions, json_t *mca, bool full);
  * the result. */
 json_t *doc_interfaces(void);
 
+/* Returns whether a name is this host: its own name, localhost, one of its addresses, or a name that
+ * resolves to one. */
+bool doc_is_this_host(const char *name);
+
 /* ---- doctor_nets.c: rules for interfaces and addresses ----
  * hosts is an array of facts; net is one entry of a host's "nets"; mca are that host's settings. */
 
@@ -233,9 +237,10 @@ typedef struct doc_host {
 } doc_host;
 
 typedef struct doc_hosts {
-    doc_host *at; /* [n]; owned */
-    int n;        /* number of hosts */
-    int slots;    /* sum of the slots of all hosts */
+    doc_host *at;     /* [n]; owned */
+    int n;            /* number of hosts */
+    int slots;        /* sum of the slots of all hosts */
+    bool slots_given; /* an entry says its slots; else each host has one */
 } doc_hosts;
 
 /* Reads the list of --hosts, "h1:2,h2:2". RD_EUSAGE: a wrong entry; the message names it. The
@@ -260,6 +265,23 @@ rd_code doc_line(const doc_hosts *h, int ssh_port, const char *args, const char 
 void doc_line_text(char *const *words, int n, rd_strbuf *out);
 
 /* ---- doctor_hosts.c ---- */
+
+/* Runs `mpirun --version`. Returns false if there is no mpirun. out: "Open MPI 4.1.4", or the first
+ * line that another mpirun prints. */
+bool doc_mpirun_version(char out[128]);
+
+/* What the cheap part of the doctor found. */
+typedef struct doc_found {
+    char network[32]; /* a network in which all hosts are, "10.0.0.0/24"; "": none, or one host */
+    bool yield;       /* a host has more ranks than CPUs */
+} doc_found;
+
+/* Does the cheap part of the doctor before a run: mpirun here, and on the other hosts, over ssh, the
+ * program, its version, names, settings and space. hosts: borrowed; n = 0: this host alone. Adds a
+ * line to *warnings for each check that warns. RD_EENV, RD_EDISAGREE: the first check that failed,
+ * with its remedy. */
+rd_code doc_brief(const rd_cli *cli, const doc_hosts *hosts, doc_found *out, rd_strbuf *warnings,
+                  rd_status *st);
 
 /* Writes the reason for the end of a job from what it printed: the program's own error, else the
  * first whole sentences of MPI's text. */

@@ -67,6 +67,7 @@ rd_code doc_hosts_parse(const char *list, doc_hosts *out, rd_status *st)
                            s);
         (void)snprintf(entry, sizeof entry, "%.*s", (int)n, s);
         RD_TRY(parse_entry("--hosts", entry, &one, st));
+        out->slots_given |= strchr(entry, ':') != NULL;
         RD_TRY(add_host(out, &one, st));
         if (!s[n]) break;
         s += n + 1;
@@ -84,6 +85,7 @@ static rd_code parse_line(const char *path, int number, char *line, doc_hosts *o
     if (!word) return st->code;
     (void)snprintf(where, sizeof where, "%.150s:%d", path, number);
     RD_TRY(parse_entry(where, word, &one, st));
+    out->slots_given |= strchr(word, ':') != NULL;
     while ((word = strtok_r(NULL, " \t\r\n", &save))) {
         const bool slots = strncmp(word, "slots=", 6) == 0, port = strncmp(word, "port=", 5) == 0;
         const int most = slots ? MOST_SLOTS : 65535,
@@ -103,6 +105,7 @@ static rd_code parse_line(const char *path, int number, char *line, doc_hosts *o
                 st, RD_EUSAGE,
                 "%s: '%.60s' must be a number, 1 .. %d; write: name slots=2 port=12345 user=name",
                 where, word, most);
+        out->slots_given |= slots;
         if (slots)
             one.slots = n;
         else if (port)

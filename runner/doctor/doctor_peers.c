@@ -167,9 +167,7 @@ void doc_child_release(doc_child *c)
 
 /* ---- peers ---- */
 
-/* Returns whether a name is this host: its own name, localhost, one of its addresses, or a name
- * that resolves to one. */
-static bool is_this_host(const char *name)
+bool doc_is_this_host(const char *name)
 {
     char own[128] = "";
     bool here = false;
@@ -314,7 +312,7 @@ void doc_peers_start(doc_peer *p, int n, int ssh_port, char *const *ssh, int n_s
     if (!asked) return;
     for (int i = 0; i < n; i++) {
         p[i].child = (doc_child){.in = -1, .out = -1, .err = -1};
-        p[i].here = is_this_host(p[i].host->name);
+        p[i].here = doc_is_this_host(p[i].host->name);
         start_agent(&p[i], ssh_port, ssh, n_ssh, request);
         asked[i] = true;
     }

@@ -51,20 +51,29 @@ void child_prepare(void)
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 }
 
-/* Runs in the new process. quiet: its output is discarded. */
-static void run_child(char *const *argv, int err_pipe, pid_t parent, bool quiet)
+/* How a process is started. */
+typedef struct child_way {
+    bool quiet;       /* its output is discarded */
+    int in, err;      /* its standard input and standard error; -1: /dev/null, and this process's */
+    int death_signal; /* what it gets when this process dies */
+} child_way;
+
+/* Runs in the new process. */
+static void run_child(char *const *argv, int err_pipe, pid_t parent, const child_way *way)
 {
     const int null = open("/dev/null", O_RDWR);
     sigset_t set;
     (void)setpgid(0, 0);
-    (void)prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
+    (void)prctl(PR_SET_PDEATHSIG, way->death_signal, 0, 0, 0);
     if (getppid() != parent) _exit(127); /* the parent died before prctl */
-    /* Standard input is /dev/null: it cannot be read a second time. A terminal would also stop a
-     * background group that reads from it, or that writes to it under `stty tostop`. */
-    if (null >= 0) (void)dup2(null, 0);
+    /* Standard input is /dev/null, unless the caller has another one: it cannot be read a second
+     * time. A terminal would also stop a background group that reads from it, or that writes to it
+     * under `stty tostop`. */
+    if (way->in >= 0 || null >= 0) (void)dup2(way->in >= 0 ? way->in : null, 0);
+    if (way->err >= 0) (void)dup2(way->err, 2);
     /* A stream that this process was started without takes what the command writes. */
     for (int i = 1; null >= 0 && i < 3; i++)
-        if (quiet || (fcntl(i, F_GETFL) & O_ACCMODE) == O_RDONLY || fcntl(i, F_GETFD) < 0)
+        if (way->quiet || (fcntl(i, F_GETFL) & O_ACCMODE) == O_RDONLY || fcntl(i, F_GETFD) < 0)
             (void)dup2(null, i);
     if (null > 2) (void)close(null);
     (void)signal(SIGTTOU, SIG_IGN);
@@ -79,14 +88,14 @@ static void run_child(char *const *argv, int err_pipe, pid_t parent, bool quiet)
     _exit(127);
 }
 
-static pid_t supervise_child_start(char *const *argv, bool quiet, int *err)
+static pid_t supervise_child_start(char *const *argv, const child_way *way, int *err)
 {
     int err_pipe[2];
     const pid_t parent = getpid();
     *err = 0;
     if (rd_pipe(err_pipe) != 0) return *err = errno, -1;
     const pid_t pid = fork();
-    if (pid == 0) run_child(argv, err_pipe[1], parent, quiet);
+    if (pid == 0) run_child(argv, err_pipe[1], parent, way);
     *err = pid < 0 ? errno : 0;
     (void)close(err_pipe[1]);
     if (pid > 0) {
@@ -100,8 +109,11 @@ static pid_t supervise_child_start(char *const *argv, bool quiet, int *err)
 
 rd_code child_start(child *c, char *const *argv, rd_status *st)
 {
+    const child_way way = {.in = c->streams ? c->in : -1,
+                           .err = c->streams ? c->err : -1,
+                           .death_signal = c->streams ? SIGUSR2 : SIGTERM};
     int err;
-    c->pid = supervise_child_start(argv, false, &err);
+    c->pid = supervise_child_start(argv, &way, &err);
     if (c->pid > 0) return st->code;
     c->pid = 0;
     if (err == ENOENT || err == EACCES || err == ENOTDIR || err == ENOEXEC)
@@ -236,12 +248,13 @@ void child_clear(child *c)
 bool child_run_all(child *c, char **const *argv, int n, double seconds, int *status)
 {
     const int64_t end = rd_now_ns() + (int64_t)(seconds * 1e9);
+    const child_way quiet = {.quiet = true, .in = -1, .err = -1, .death_signal = SIGTERM};
     pid_t *pid = calloc((size_t)n + 1, sizeof *pid);
     int left = 0, err, raw;
     for (int i = 0; i < n; i++) {
         status[i] = -1;
         if (!pid || !argv[i]) continue;
-        pid[i] = supervise_child_start(argv[i], true, &err);
+        pid[i] = supervise_child_start(argv[i], &quiet, &err);
         if (pid[i] > 0)
             left++;
         else

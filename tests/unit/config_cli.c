@@ -19,10 +19,10 @@ static struct bad_row {
      {"--encoder_layers=3"},
      "unknown flag '--encoder_layers'; --help lists the flags, and --set key=value is for keys of "
      "the config"},
-    {"one dash", {"-logdir", "x"}, "unknown flag '-logdir'; did you mean '--logdir'?"},
+    {"one dash", {"-logdir", "x"}, "flags have two dashes here: --logdir=x"},
     {"short flag",
-     {"-x"},
-     "unknown flag '-x'; --help lists the flags, and --set key=value is for keys of the config"},
+     {"-z"},
+     "unknown flag '-z'; --help lists the flags, and --set key=value is for keys of the config"},
     {"two dashes",
      {"--"},
      "'--' ends the flags, and what follows is a command for --restarts=N; give that in front of "
@@ -64,13 +64,31 @@ static struct bad_row {
      {"--config_file", ""},
      "flag '--config_file' has an empty value; write --config_file=FILE"},
     {"stray word",
-     {"x.json"},
-     "'x.json' belongs to no flag; a config is given as --config_file=FILE, and --help lists the "
-     "flags"},
+     {"x.jso"},
+     "'x.jso' belongs to no flag; a config as a word ends in .json, any other is "
+     "--config_file=FILE, and --help lists the flags"},
     {"stray word behind a flag",
-     {"--verbose", "x.json"},
-     "'x.json' belongs to no flag; a config is given as --config_file=FILE, and --help lists the "
-     "flags"},
+     {"--verbose", "logs/a"},
+     "'logs/a' belongs to no flag; a config as a word ends in .json, any other is "
+     "--config_file=FILE, and --help lists the flags"},
+    {"two configs",
+     {"x.json", "y.json"},
+     "'x.json' and 'y.json' are two configs, and a run has one; --set key=value changes a key, and "
+     "\"base\": \"FILE\" in a config begins with another one"},
+    {"a config and a flag",
+     {"y.json", "--config_file=x.json"},
+     "'x.json' and 'y.json' are two configs, and a run has one; --set key=value changes a key, and "
+     "\"base\": \"FILE\" in a config begins with another one"},
+    {"a mode as a word",
+     {"Train", "x.json"},
+     "'Train' belongs to no flag; the mode is --mode=train"},
+    {"one dash", {"-np", "4"}, "flags have two dashes here: --np=4"},
+    {"one dash and a value", {"-lr=0.1"}, "flags have two dashes here: --lr=0.1"},
+    {"one dash before a flag", {"-verbose", "x.json"}, "flags have two dashes here: --verbose"},
+    {"a mode in upper case",
+     {"--mode=Train"},
+     "flag '--mode' must be one of train, eval, infer, train_eval, prepare, bench, plan, doctor, "
+     "runs, diff, show, average, not 'Train'; did you mean --mode=train?"},
     {"stray dash",
      {"-"},
      "'-' belongs to no flag; a config is given as --config_file=FILE, and --help lists the flags"},
@@ -90,8 +108,7 @@ static struct bad_row {
     {"mode",
      {"--mode=trian"},
      "flag '--mode' must be one of train, eval, infer, train_eval, prepare, bench, plan, doctor, "
-     "runs, diff, show, average, not 'trian'; meaning: what to do: train, eval, infer, train_eval, "
-     "prepare, average, bench, plan, doctor, runs, diff or show"},
+     "runs, diff, show, average, not 'trian'; did you mean --mode=train?"},
     {"integer: word",
      {"--max_steps=many"},
      "flag '--max_steps' must be an integer, 0 .. 1000000000000000, not 'many'; meaning: training "
