@@ -57,8 +57,8 @@ static bool output_begins(const char *s, size_t n, const char *with)
 /* What mpirun says about a signal, and srun about each rank that ended. */
 static bool output_notice(const char *s, size_t n)
 {
-    return output_begins(s, n, "mpirun: Forwarding signal") ||
-           output_begins(s, n, "slurmstepd: ") || output_begins(s, n, "srun: Terminating") ||
+    return output_begins(s, n, "mpirun: Forwarding signal") || output_begins(s, n, "slurmstepd") ||
+           output_begins(s, n, "srun: Terminating") ||
            output_begins(s, n, "srun: Job step aborted") ||
            output_begins(s, n, "srun: launch/slurm:") ||
            output_begins(s, n, "srun: forcing job termination") ||

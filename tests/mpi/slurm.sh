@@ -41,6 +41,22 @@ expect "mpirun in an allocation" 0 "world: 4 ranks on 2 hosts" on salloc -Q -N 2
     "${args[@]}" --max_steps=6 "--logdir=$work/salloc"
 expect "a config that is wrong: its code" 2 "" on "${srun[@]}" "$PROG" "${args[@]}" --set batch_size=0 "--logdir=$work/bad"
 
+# The program's own launcher uses srun in an allocation.
+inside=(salloc -Q -N 2 --ntasks-per-node=2 "$PROG" --np=4)
+expect "--np in an allocation" 0 "world: 4 ranks on 2 hosts" on "${inside[@]}" "${args[@]}" --max_steps=6 "--logdir=$work/own"
+expect "the same losses" 0 "6 values" close_curves loss 1e-6 6 srun own
+expect "by srun" 0 "^srun --mpi=pmix --ntasks=4 .*$PROG --config_file=toy.json" on "${inside[@]}" --dry_run "${args[@]}"
+on "${inside[@]}" "${args[@]}" --set batch_size=0 "--logdir=$work/bad" 2> bad.txt
+expect "a config that is wrong: its code" 0 "" [ $? -eq 2 ]
+expect "and one line" 0 "^1 " wc -l bad.txt
+timeout 100 "$slurm" exec "${inside[@]}" "${args[@]}" --max_steps=100000000 "--logdir=$work/stop" > stop.txt 2> stop.err &
+job=$!
+wait_until 60 grep -q -- "^step 5 " stop.txt
+expect "a stop signal" 0 "" kill -TERM "$(pgrep -f "^$PROG --np=4 .*--logdir=$work/stop")"
+wait $job
+expect "saved: 75" 0 "" [ $? -eq 75 ]
+expect "srun's own lines are kept back" 0 "^0 " wc -c stop.err
+
 # The batch script.
 sbatch=(env "RUN_DIST=$PROG" sbatch --parsable --output "$work/out-%j.txt" "$top/docker/slurm.sbatch")
 expect "sbatch" 0 "" on env "RUN_DIST=$PROG" sbatch --wait --output "$work/batch.txt" "$top/docker/slurm.sbatch" "${args[@]}" --max_steps=6 \

@@ -57,6 +57,7 @@ configs/MIGRATING.md    6144
 configs/MIGRATING_TRANSLATION.md 10240
 configs/WRITING.md      4096
 docker/README.md       14336
+docker/LAUNCH.md        6144
 docker/MESSAGES.md     15360
 docker/MESSAGES_GPU.md  6144
 logs/README.md          7680

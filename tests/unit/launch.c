@@ -268,7 +268,7 @@ static const struct output_case {
     {"a short ruler is not Open MPI's", "-----\na\n-----\n", "-----\na\n-----\n", "", false},
     {"what srun says of tasks",
      "srun: error: node2: task 1: Exited with exit code 9\nsrun: Terminating StepId=1.0\n"
-     "slurmstepd: error: *** STEP 1.0\nsrun: error: no such partition\n",
+     "slurmstepd-node1: error: *** STEP 1.0\nsrun: error: no such partition\n",
      "srun: error: no such partition\n", "", false},
     {"a block without an end", "a\n" RULER "mpirun was unable\n", "a\n", "", false},
 };
