@@ -17,6 +17,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -182,6 +183,16 @@ static int launch_input(launch_job *j, int ends[2])
     return rd_pipe(ends) == 0 ? ends[0] : -1;
 }
 
+/* Tells rank 0 how wide the terminal is. mpirun gives the ranks another one. */
+static void launch_width(void)
+{
+    struct winsize w = {0};
+    char text[16];
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) != 0 || w.ws_col == 0) return;
+    (void)snprintf(text, sizeof text, "%u", (unsigned)w.ws_col);
+    (void)setenv("COLUMNS", text, 1);
+}
+
 /* Prints why the run ended, and returns the exit code. */
 static int launch_end(launch_job *j, int status)
 {
@@ -219,6 +230,7 @@ static int launch_run(launch_job *j, rd_status *st)
         return rd_fail(st, RD_EENV, "no pipe for the launcher's output: %s", strerror(errno));
     j->child = (child){.own_launcher = true, .streams = true, .err = err[1]};
     j->output = (start_output){.from = err[0], .to = STDERR_FILENO, .all = j->cli->verbose};
+    launch_width();
     child_prepare();
     j->child.in = launch_input(j, in);
     (void)child_start(&j->child, j->line.at, st);

@@ -259,9 +259,9 @@ rd_code start_hosts(const rd_cli *cli, doc_hosts *out, int64_t *np, rd_status *s
     if (*np == 0) *np = out->slots;
     if (*np > out->slots)
         rd_fail(st, RD_EUSAGE,
-                "--np=%" PRId64 " asks for more ranks than the %d slots of %s%.300s; write more "
+                "--np=%" PRId64 " asks for more ranks than the %d slot%s of %s%.300s; write more "
                 "slots, as %s:%" PRId64 ", or fewer ranks",
-                *np, out->slots,
+                *np, out->slots, out->slots == 1 ? "" : "s",
                 cli->hosts ? "--hosts=" : "--hostfile=", cli->hosts ? cli->hosts : cli->hostfile,
                 out->at[0].name, (*np + out->n - 1) / out->n);
 done:

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -57,8 +58,9 @@ static bool output_begins(const char *s, size_t n, const char *with)
 /* What mpirun says about a signal, and srun about each rank that ended. */
 static bool output_notice(const char *s, size_t n)
 {
-    return output_begins(s, n, "mpirun: Forwarding signal") || output_begins(s, n, "slurmstepd") ||
-           output_begins(s, n, "srun: Terminating") ||
+    return output_begins(s, n, "mpirun: Forwarding signal") ||
+           output_begins(s, n, "mpirun: Error: ") || output_begins(s, n, "Type 'mpirun --help'") ||
+           output_begins(s, n, "slurmstepd") || output_begins(s, n, "srun: Terminating") ||
            output_begins(s, n, "srun: Job step aborted") ||
            output_begins(s, n, "srun: launch/slurm:") ||
            output_begins(s, n, "srun: forcing job termination") ||
@@ -123,7 +125,7 @@ static void output_line(start_output *o, const char *s, size_t n)
 static void output_begin(start_output *o)
 {
     const char *s = rd_strbuf_str(&o->line);
-    if (o->in_block || o->line.n == 0 || strchr("[-mrs", *s)) return;
+    if (o->in_block || o->line.n == 0 || strchr("[-Tmrs", *s)) return;
     output_write(o, s + o->passed, o->line.n - o->passed);
     o->passed = o->line.n;
     o->cause_is_last = false;
@@ -270,6 +272,16 @@ void start_cause(const char *kept, int status, int *code, char out[700])
                        "%s: there is no program %s; install the same build on all hosts, at "
                        "the same path",
                        node, program);
+    } else if (strstr(kept, "mpirun: Error: unknown option")) {
+        *code = RD_EUSAGE;
+        (void)cause_field(kept, "unknown option", program);
+        (void)snprintf(out, 700, "mpirun has no option %s; correct --mpirun_args", program);
+    } else if (!*kept && status > 128 && status < 128 + SIGRTMIN) {
+        (void)snprintf(
+            out, 700,
+            "the launcher was ended by signal %d (%s); the same command goes on from the "
+            "newest checkpoint",
+            status - 128, sigdescr_np(status - 128));
     } else if (start_cause_signal(kept, out)) {
         *code = RD_EPEER;
     } else {

@@ -324,7 +324,10 @@ static const struct cause_case {
      "the ranks could not be started, or ended: A call to bind failed. It is not known why.; "
      "--verbose shows all of it"},
     {"nothing", "", 1, RD_EENV, "the launcher ended with status 1 and no message;"},
-    {"a signal, and nothing", "", 139, 139, "the launcher ended with status 139 and no message;"},
+    {"a signal, and nothing", "", 137, 137, "the launcher was ended by signal 9 (Killed);"},
+    {"an option that mpirun lacks",
+     "mpirun: Error: unknown option \"--nonsense\"\nType 'mpirun --help' for usage.\n", 1,
+     RD_EUSAGE, "mpirun has no option \"--nonsense\"; correct --mpirun_args"},
 };
 
 static void check_cause(void **state)
