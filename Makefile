@@ -27,7 +27,7 @@ endif
 # Debian packages that make, make test and mpirun need.
 DEPS := build-essential pkg-config libopenmpi-dev openmpi-bin libjansson-dev libarchive-dev zlib1g-dev libturbojpeg0-dev libpcre2-dev libsentencepiece-dev libdnnl-dev libcmocka-dev procps
 
-NEED := $(filter-out clean distclean help deps deps-names demo demo-translate format format-check mutate uninstall,$(or $(MAKECMDGOALS),all))
+NEED := $(filter-out deb tarball clean distclean help deps deps-names demo demo-translate format format-check mutate uninstall,$(or $(MAKECMDGOALS),all))
 ifneq ($(NEED),)
   hint = on Debian: apt-get install $(1), or let `make deps` install all that is needed
   ifeq ($(shell command -v $(CC)),)
@@ -111,7 +111,9 @@ endif
 say = $(if $(V),,@printf '%-4s %s\n' $(1) $(2) && )
 LINK = $(call say,LINK,$@)$(CC) $(LDFLAGS) $^ $(LDLIBS)
 
-all: $(PROG) ## the program: build/release/run_dist
+# Programs that prepare vocabularies and subwords of a user's own text.
+TEXT_TOOLS = $(BUILD)/run_dist-vocab $(BUILD)/run_dist-bpe
+all: $(PROG) $(TEXT_TOOLS) ## the programs: build/release/run_dist, run_dist-vocab, run_dist-bpe
 
 # A generated file is written only if its text changes.
 replace = @mkdir -p $(@D) && printf '$(1)\n' $(2) > $@.new && (cmp -s $@.new $@ && rm $@.new || mv $@.new $@)
@@ -180,6 +182,8 @@ $(FUZZ): $(BUILD)/%: $(BUILD)/%.c.o $(if $(FUZZ_MAIN),,$(BUILD)/tests/fuzz/repla
 	$(LINK) $(FUZZ_MAIN) -o $@
 $(TOOLS): $(BUILD)/%: $(BUILD)/%.c.o $(SHARED) $(EXTRA) $(LIB)
 	$(LINK) -o $@
+$(TEXT_TOOLS): $(BUILD)/run_dist-%: $(BUILD)/configs/tools/run_dist_%.c.o $(EXTRA) $(LIB)
+	$(LINK) -o $@
 $(FAULTS): tests/support/preload/io_faults.c tests/support/io_faults.h
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) -std=c11 -g -O2 -D_GNU_SOURCE -Wall -Wextra -Werror -Itests/support -shared -fPIC $< -Wl,--as-needed -ldl -o $@
@@ -193,7 +197,7 @@ demo: ## installs missing packages, builds, trains spelling to sound with 2 rank
 demo-translate: ## fetches text, trains English to German with 2 ranks for five minutes, then translates what you type
 	@command -v $(CC) mpirun pkg-config > /dev/null && pkg-config --exists $(PKGS) && \
 	    printf '#include <dnnl.h>\n' | $(CC) $(DNNL_CFLAGS) -x c -fsyntax-only - 2> /dev/null || $(MAKE) --no-print-directory deps
-	@$(MAKE) --no-print-directory -j$(JOBS) all $(BUILD)/tests/support/make_vocab $(BUILD)/tests/support/make_bpe
+	@$(MAKE) --no-print-directory -j$(JOBS) all
 	@PROG=$(PROG) BUILD=$(BUILD) configs/demo_translate.sh
 
 # make test T="unit/npz mpi/watch cli/run_*" builds what these tests need and runs them; tests/README.md says more.
@@ -212,15 +216,15 @@ TESTS_gpu  := $(filter tests/gpu/%,$(SHELLS))
 TESTS_all  := $(TESTS_unit) $(TESTS_cli) $(TESTS_mpi) $(TESTS_gpu)
 TESTS_ranks := $(filter-out $(LONG),$(TESTS_all))
 TESTS_whole := $(TESTS_all) $(filter-out $(patsubst %,tests/mpi/%.sh,cluster cluster_train slurm),$(HOSTS))
-PROGRAMS := $(PROG) $(UNIT) $(MPI) $(FUZZ) $(TOOLS) $(FAULTS)
+PROGRAMS := $(PROG) $(TEXT_TOOLS) $(UNIT) $(MPI) $(FUZZ) $(TOOLS) $(FAULTS)
 ifneq ($(and $(T),$(filter test,$(MAKECMDGOALS))),)
-  pick = $(shell BUILD=$(BUILD) PROG=$(PROG) PROGRAMS='$(filter-out $(PROG),$(PROGRAMS))' tests/pick $(1) || echo FAILED)
+  pick = $(shell BUILD=$(BUILD) PROG=$(PROG) PROGRAMS='$(filter-out $(PROG) $(TEXT_TOOLS),$(PROGRAMS))' tests/pick $(1) || echo FAILED)
   PICKED := $(call pick,tests '$(T)' $(TESTS_unit) $(TESTS_mpi) $(HOSTS) $(TESTS_gpu) $(patsubst %/cmd,%,$(wildcard tests/cli/*/cmd)))
   $(if $(filter FAILED,$(PICKED)),$(error T='$(T)': see above))
   PICKED_PROGRAMS := $(call pick,needs $(PICKED))
 endif
 programs: $(PROGRAMS)
-test: $(if $(T),$(PICKED_PROGRAMS),programs) ## every test that needs no GPU, or those of T: make test T="unit/npz cli/run_*"
+test: $(if $(T),$(PICKED_PROGRAMS) $(TEXT_TOOLS),programs) ## every test that needs no GPU, or those of T: make test T="unit/npz cli/run_*"
 	@BUILD=$(BUILD) tests/run --jobs $(JOBS) --logs $(BUILD)/logs $(if $(T),$(PICKED),$(TESTS_$(SUITE)))
 test-all: export CASES ?= all
 test-all: ## every test in full length: with sanitizers, several hosts, Slurm, whole matrices, headers and lint (an hour)
@@ -302,19 +306,23 @@ format-check: ## every file is as `make format` leaves it
 schema: $(PROG) ## configs/schema.json from the option tables
 	$(PROG) --print_schema > $(BUILD)/schema.json && mv $(BUILD)/schema.json configs/schema.json
 
-# Pages keep their folders below share/doc, so that their links work.
+# The shares of an installation. Pages keep their folders below $(DOC), so that their links work.
 PAGES = $(or $(shell git ls-files '*.md' LICENSE 2>/dev/null),$(shell find . -path ./build -prune -o -name '*.md' -print -o -path ./LICENSE -print))
 SHARE = $(DESTDIR)$(PREFIX)/share
-# Programs of tests/support that users need, too: vocabularies and subwords of their own text.
-TEXT_TOOLS = $(patsubst %,$(BUILD)/tests/support/%,make_vocab make_bpe)
+DOC   = $(SHARE)/doc/run_dist
+INSTALLED = $(addprefix bin/,run_dist $(notdir $(TEXT_TOOLS)) run_dist-cluster) share/run_dist \
+            $(patsubst %,share/man/man1/%.1,run_dist $(notdir $(TEXT_TOOLS)) run_dist-cluster) \
+            share/bash-completion/completions/run_dist share/zsh/site-functions/_run_dist share/fish/vendor_completions.d/run_dist.fish
 install: $(PROG) $(TEXT_TOOLS) ## to PREFIX (/usr/local), below DESTDIR; for other machines: make VARIANT=v3 ARCH=-march=x86-64-v3 install
-	install -D -m 755 $(PROG) $(DESTDIR)$(PREFIX)/bin/run_dist
-	@for f in $(TEXT_TOOLS); do install -D -m 755 $$f $(DESTDIR)$(PREFIX)/bin/run_dist_$${f##*/} || exit 1; done
-	@cd configs && find . -type f ! -name '*.sh' ! -name '*.md' | while read -r f; do install -D -m 644 "$$f" "$(SHARE)/run_dist/configs/$$f" || exit 1; done
-	@for f in $(PAGES); do [ ! -f $$f ] || install -D -m 644 $$f $(SHARE)/doc/run_dist/$$f || exit 1; done
-	@$(PROG) --print_man > $(BUILD)/run_dist.1 && install -D -m 644 $(BUILD)/run_dist.1 $(SHARE)/man/man1/run_dist.1
+	@PROG=$(PROG) TEXT_TOOLS='$(TEXT_TOOLS)' ROOT=$(DESTDIR)$(PREFIX) DOC=$(DOC) PAGES='$(PAGES)' docker/install
 uninstall: ## removes what install wrote
-	rm -rf $(foreach f,run_dist run_dist_make_vocab run_dist_make_bpe,$(DESTDIR)$(PREFIX)/bin/$f) $(SHARE)/run_dist $(SHARE)/doc/run_dist $(SHARE)/man/man1/run_dist.1
+	rm -rf $(addprefix $(DESTDIR)$(PREFIX)/,$(INSTALLED)) $(DOC)
+# A package for other machines runs on every x86-64 CPU since 2013.
+PACKAGE := $(if $(filter x86_64,$(shell uname -m)),VARIANT=v3 ARCH=-march=x86-64-v3,VARIANT=portable ARCH=)
+deb tarball: ## a Debian package, or an archive that runs from any folder, in build/
+	@$(MAKE) --no-print-directory $(PACKAGE) package-$@
+package-deb package-tarball: $(PROG) $(TEXT_TOOLS)
+	@MAKE='$(MAKE) --no-print-directory -s VARIANT=$(VARIANT) ARCH=$(ARCH) PROG=$(PROG)' VERSION=$(VERSION) docker/package $(@:package-%=%) build
 deps: ## installs the needed packages (Debian and derivatives; asks sudo)
 	@command -v apt-get > /dev/null || { echo "no apt-get here; install what Debian calls: $(DEPS)" >&2; exit 1; }
 	$(if $(filter-out 0,$(shell id -u)),sudo) apt-get update
@@ -328,7 +336,7 @@ distclean: ## removes all build folders
 help: ## prints this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-.PHONY: all demo demo-translate programs test test-all asan asan-programs tsan mutate bench gpu-programs gpu-test gpu-check gpu-bundle fuzz headers objects lint tidy format format-check schema install uninstall deps deps-names clean distclean help FORCE
+.PHONY: deb tarball package-deb package-tarball all demo demo-translate programs test test-all asan asan-programs tsan mutate bench gpu-programs gpu-test gpu-check gpu-bundle fuzz headers objects lint tidy format format-check schema install uninstall deps deps-names clean distclean help FORCE
 .PRECIOUS: $(BUILD)/%.c.o
 .DELETE_ON_ERROR:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -21,20 +21,19 @@ trap 'rm -rf "$work"' EXIT
 
 wmt=$work/wmt
 mkdir "$wmt"
-tools=$BUILD/tests/support
-"$tools/make_bpe" learn 32000 "$text/train.en" "$text/train.de" > "$work/codes"
+"$BUILD/run_dist-bpe" learn 32000 "$text/train.en" "$text/train.de" > "$work/codes"
 for side in en de; do
-    "$tools/make_bpe" apply "$work/codes" "$text/train.$side" > "$wmt/train.tok.clean.bpe.32000.$side"
+    "$BUILD/run_dist-bpe" apply "$work/codes" "$text/train.$side" > "$wmt/train.tok.clean.bpe.32000.$side"
     ln -s "$text/train.$side" "$wmt/train.tok.clean.$side"
-    "$tools/make_vocab" --max_size=50000 "$text/train.$side" > "$wmt/vocab.50k.$side"
+    "$BUILD/run_dist-vocab" --max_size=50000 "$text/train.$side" > "$wmt/vocab.50k.$side"
     for set in newstest2013 newstest2014 newstest2015; do
-        "$tools/make_bpe" apply "$work/codes" "$text/dev.$side" > "$wmt/$set.tok.bpe.32000.$side"
+        "$BUILD/run_dist-bpe" apply "$work/codes" "$text/dev.$side" > "$wmt/$set.tok.bpe.32000.$side"
         ln -s "$set.tok.bpe.32000.$side" "$wmt/$set.tok.clean.bpe.32000.$side"
         for name in tok tok.clean; do ln -s "$text/dev.$side" "$wmt/$set.$name.$side"; done
     done
 done
 cat "$wmt"/train.tok.clean.bpe.32000.?? > "$work/both"
-"$tools/make_vocab" "$work/both" > "$wmt/vocab.bpe.32000"
+"$BUILD/run_dist-vocab" "$work/both" > "$wmt/vocab.bpe.32000"
 
 eight() { echo $((($1 + 4 + 7) / 8 * 8)); } # with the special words, rounded up
 lines() { wc -l < "$1"; }

@@ -1,12 +1,12 @@
 #!/bin/bash
 # raw_text.sh -- trains from two raw text files alone: vocabularies and subword model come from the text. Every number
 # of ranks makes the same files and batches, and a log folder has all that is needed to translate.
-# needs: support/make_bpe support/npz_same
+# needs: support/npz_same
 # timeout: 300
 # beside
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
-bpe=${BUILD:-build/release}/tests/support/make_bpe
+bpe=${BUILD:-build/release}/run_dist-bpe
 case $bpe in /*) ;; *) bpe=$PWD/$bpe ;; esac
 same=${BUILD:-build/release}/tests/support/npz_same
 case $same in /*) ;; *) same=$PWD/$same ;; esac

@@ -358,9 +358,10 @@ copied() { # every path that the Dockerfile or the definition file copies from h
 expect "what the images copy" 0 "there: docker/worker" copied
 missing() { copied | grep missing; }
 expect "nothing of it is missing" 1 "" missing
-tools_of() { for p in make_vocab make_bpe; do grep -c "tests/support/$p.c" "$docker/$1"; done | tr '\n' ' '; }
-for f in $images run_dist.def; do expect "$f: has the tools for vocabularies" 0 "^1 1 $" tools_of "$f"; done
-for f in $images; do expect "$f: may copy them" 0 "^1 1 $" tools_of "$f.dockerignore"; done
+# make install calls docker/install, and finds the sources of the tools for vocabularies in configs/.
+needed() { for p in docker/install configs; do grep -cE "(COPY |^ +|^!)$p( |$)" "$docker/$1"; done | tr '\n' ' '; }
+for f in $images run_dist.def; do expect "$f: has what make install needs" 0 "^1 1 $" needed "$f"; done
+for f in $images; do expect "$f: may copy it" 0 "^1 1 $" needed "$f.dockerignore"; done
 expect "Dockerfile.cuda: built with the GPU backend" 0 "" grep -q "^RUN make CUDA=1 " "$docker/Dockerfile.cuda"
 expect "Dockerfile.cuda: and that is seen" 0 "" grep -q '^RUN run_dist --version > .* && grep "backends: cpu, cuda" ' "$docker/Dockerfile.cuda"
 cuda_releases() { grep -oE 'cuda[:-][0-9]+\.[0-9]+' "$docker/Dockerfile.cuda" | tr -cd '0-9.\n' | sort -u | wc -l; }

@@ -166,7 +166,7 @@ static rd_code bpe_open(const char *path, void **self, rd_status *st)
         else if (n != sizeof version - 1 || memcmp(line, version, n) != 0)
             RD_TRY(rd_fail(st, RD_EDATA,
                            "'%s' does not begin with '%s'; learn the codes with subword-nmt 0.3 "
-                           "or later, or with run_dist_make_bpe",
+                           "or later, or with run_dist-bpe",
                            path, version));
     }
     for (int last = 0; last < 2; last++)

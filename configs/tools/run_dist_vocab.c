@@ -1,13 +1,12 @@
-/* make_vocab.c -- counts the words of text files and writes a vocabulary.
+/* run_dist_vocab.c -- counts the words of text files and writes a vocabulary.
  *
  * Each line is "word TAB count". The most frequent words come first; equal counts are in the order
  * of bytes.
  *
- *     make_vocab [--min_count=N] [--max_size=N] FILE... > vocab.txt
+ *     run_dist-vocab [--min_count=N] [--max_size=N] FILE... > vocab.txt
  *
  * Files are read as in run_dist: plain, compressed, or "archive!member". Single spaces separate
- * words. Empty words are left out. max_size is a number of words, without the four special ids.
- * `make install` installs it as run_dist_make_vocab. */
+ * words. Empty words are left out. max_size is a number of words, without the four special ids. */
 #include "../../runner/data/data_impl.h"
 #include <errno.h>
 #include <inttypes.h>
