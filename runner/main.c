@@ -5,6 +5,7 @@
  * with the same code, and rank 0 reports it once. The other is known to this rank only: it reports
  * the failure and ends the job. */
 #include "rd/clock.h"
+#include "rd/cpu_needs.h"
 #include "rd/doctor.h"
 #include "rd/environment.h"
 #include "rd/file.h"
@@ -266,8 +267,23 @@ static rd_code start_ranks(int *argc, char ***argv, const rd_cli *cli, rd_comm *
     return st->code;
 }
 
+/* Returns whether the CPU has all instructions of this build. Otherwise it prints what to do. */
+static bool main_fits_cpu(void)
+{
+    const char *lacks = rd_cpu_lacks(NULL);
+    if (lacks)
+        (void)fprintf(
+            stderr,
+            "run_dist: error: this program was built for CPUs with %s, which this CPU does "
+            "not have; build it on this machine, or for all of them: make VARIANT=v3 "
+            "ARCH=-march=x86-64-v3 (x86-64-v2 for CPUs before 2013)\n",
+            lacks);
+    return !lacks;
+}
+
 int main(int argc, char **argv)
 {
+    if (!main_fits_cpu()) return RD_EENV;
     rd_open_standard(); /* before any other file is opened */
     calm_threads(argv);
     const int64_t started_ns = rd_now_ns();

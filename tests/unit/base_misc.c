@@ -1,5 +1,6 @@
 /* base_misc.c -- crc32c against RFC 3720 (appendix B.4), byte strings, clocks. */
 #include "rd/clock.h"
+#include "rd/cpu_needs.h"
 #include "rd/file.h"
 #include "rd/strbuf.h"
 #include "test.h"
@@ -24,6 +25,20 @@ static void check_crc(crc_fn *crc)
     assert_int_equal(crc(0, b, 32), 0x113FDB5C);
     for (size_t cut = 0; cut <= 32; cut++)
         assert_int_equal(crc(crc(0, b, cut), b + cut, 32 - cut), 0x113FDB5C);
+}
+
+/* This program runs here, so its CPU lacks nothing. */
+static void test_cpu_needs(void **state)
+{
+    (void)state;
+    assert_null(rd_cpu_lacks(NULL));
+    assert_null(rd_cpu_lacks("a feature that no build needs"));
+#ifdef __AVX2__
+    assert_string_equal(rd_cpu_lacks("AVX2"), "AVX2");
+#endif
+#ifdef __AVX512F__
+    assert_string_equal(rd_cpu_lacks("AVX-512F"), "AVX-512F");
+#endif
 }
 
 static void test_crc32c(void **state)
@@ -91,4 +106,4 @@ static void test_clock(void **state)
     assert_true(w > before - 1.5 && w < (double)time(NULL) + 1.5);
 }
 
-RD_TESTS("base_misc", TEST(test_crc32c), TEST(test_strbuf), TEST(test_clock))
+RD_TESTS("base_misc", TEST(test_cpu_needs), TEST(test_crc32c), TEST(test_strbuf), TEST(test_clock))
