@@ -11,5 +11,9 @@ double rd_wall_s(void);
 /* Writes a duration as "59s", "3m 05s", "2h 10m" or "4d 01h", and returns out. Not finite or
  * negative: "?". */
 char *rd_duration_text(double seconds, char out[32]);
+
+/* Writes the seconds since 1970 as UTC, "2026-11-29T20:15:00Z" (20 bytes), into out[0..size). "" if
+ * they are no time. */
+void rd_utc_text(double seconds, char *out, size_t size);
 RD_C_END
 #endif

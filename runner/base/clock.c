@@ -36,3 +36,12 @@ char *rd_duration_text(double seconds, char out[32])
         (void)snprintf(out, 32, "%" PRId64 "d %02" PRId64 "h", s / 86400, s % 86400 / 3600);
     return out;
 }
+
+void rd_utc_text(double seconds, char *out, size_t size)
+{
+    const time_t t = (time_t)seconds;
+    struct tm at;
+    if (!(seconds >= 0.0 && seconds < 2.5e11) || !gmtime_r(&t, &at) ||
+        strftime(out, size, "%Y-%m-%dT%H:%M:%SZ", &at) == 0)
+        *out = '\0';
+}

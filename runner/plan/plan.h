@@ -15,7 +15,8 @@ rd_code run_plan_recorded(rd_run *r, rd_status *st);
  * would need, and writes nothing. */
 rd_code run_check(rd_run *r, rd_status *st);
 
-/* Prints the whole answer, as tables or as one JSON object. Rank 0 only. */
-rd_code plan_print(rd_run *r, forecast_step *m, FILE *out, rd_status *st);
+/* Prints the whole answer, as tables or as one JSON object. run: the log folder of the run that
+ * measured *m; NULL: this run. Rank 0 only. */
+rd_code plan_print(rd_run *r, forecast_step *m, const char *run, FILE *out, rd_status *st);
 
 #endif

@@ -14,15 +14,21 @@ static void print_link(FILE *out, const char *where, const forecast_link *l, con
                   l->measured ? "fitted to this run" : "given or assumed");
 }
 
-/* measured: the measured step; m: the step on the cluster that the user asks about. */
+/* measured: the measured step; m: the step on the cluster that the user asks about. run: the log
+ * folder of the run that measured it; NULL: this run. */
 static void print_table(const forecast_step *measured, const forecast_step *m, int per_host,
-                        const char *notes, FILE *out)
+                        const char *run, const char *notes, FILE *out)
 {
     rd_strbuf line = {0};
     forecast_row r;
     forecast_describe_step(measured, &line);
-    (void)fprintf(out, "measured: %s on %d host%s, %d rank%s\n%s\n", m->model, m->hosts,
-                  RD_S(m->hosts), m->ranks, RD_S(m->ranks), rd_strbuf_str(&line));
+    (void)fprintf(out, "measured: %s on %d host%s, %d rank%s, by ", m->model, m->hosts,
+                  RD_S(m->hosts), m->ranks, RD_S(m->ranks));
+    if (run)
+        (void)fprintf(out, "the run of %s%s%s\n", run, *m->ended ? ", " : "", m->ended);
+    else
+        (void)fprintf(out, "this run\n");
+    (void)fprintf(out, "%s\n", rd_strbuf_str(&line));
     rd_strbuf_release(&line);
     if (measured->between.measured && measured->comm_s > 0.0)
         (void)fprintf(
@@ -97,7 +103,7 @@ static rd_code print_json(const forecast_step *measured, const forecast_step *m,
     return RD_OK;
 }
 
-rd_code plan_print(rd_run *r, forecast_step *m, FILE *out, rd_status *st)
+rd_code plan_print(rd_run *r, forecast_step *m, const char *run, FILE *out, rd_status *st)
 {
     const forecast_step measured = *m;
     rd_strbuf notes = {0};
@@ -106,7 +112,7 @@ rd_code plan_print(rd_run *r, forecast_step *m, FILE *out, rd_status *st)
     if (r->cli->json)
         RD_TRY(print_json(&measured, m, per_host, out, st));
     else
-        print_table(&measured, m, per_host, rd_strbuf_str(&notes), out);
+        print_table(&measured, m, per_host, run, rd_strbuf_str(&notes), out);
     /* A reader that has closed the output (`| head`) is no failure. */
     if ((fflush(out) != 0 || ferror(out)) && errno != EPIPE)
         rd_fail(st, RD_EENV, "cannot write the plan to standard output");

@@ -1,8 +1,8 @@
 /* forecast.h -- how large a cluster pays: the measured step of a run, an alpha-beta model of its
  * exchange, and the model's step times for other numbers of hosts.
  *
- * forecast_model.c is arithmetic alone. forecast_record.c keeps the measured step in the log
- * folder. forecast.c changes it to the cluster that the user asks about. Plan mode measures and
+ * forecast_model.c is arithmetic alone. forecast_sweep.c measures the links. forecast_record.c
+ * keeps the measured step in the log folder. forecast.c changes it to the cluster that the user asks about. Plan mode measures and
  * prints tables. */
 #ifndef RD_RUN_FORECAST_H
 #define RD_RUN_FORECAST_H
@@ -29,6 +29,7 @@ typedef struct forecast_step {
     double units;   /* per step, all ranks */
     bool overlaps;  /* buckets are sent between hosts while backward runs */
     bool shared;    /* the ranks of a host sum through shared memory */
+    char ended[24]; /* end of the measurement, UTC: 2026-11-29T20:15:00Z. "": not known */
     forecast_link inside, between;
 } forecast_step;
 
@@ -92,6 +93,11 @@ rd_code forecast_collect(rd_run *r, const forecast_sums *sums, forecast_step *ou
 /* Fits the links to r->times. Where several hosts have several ranks each, m->inside must be
  * known. */
 void forecast_fit_links(const rd_run *r, forecast_step *m);
+
+/* Collective, between steps. Measures exchanges of many sizes by themselves, each begun together, as
+ * float32. The median of a size counts, since others may use the machine, too. Sets both links of
+ * *m, where there are several ranks. Gradients are overwritten. size_s: seconds for one size. */
+rd_code forecast_sweep(rd_run *r, double size_s, forecast_step *m, rd_status *st);
 
 /* The caller owns the value; NULL: out of memory. */
 json_t *forecast_to_json(const forecast_step *m);

@@ -2,6 +2,7 @@
  * mode does not need the machines again. */
 #include "forecast.h"
 
+#include "rd/clock.h"
 #include "rd/ping.h"
 #include "rd/file.h"
 #include "rd/printable.h"
@@ -97,6 +98,7 @@ rd_code forecast_collect(rd_run *r, const forecast_sums *sums, forecast_step *m,
     if (r->world->rank == 0) forecast_fit_links(r, m);
     RD_TRY(rd_comm_bcast(r->comm, &m->inside, sizeof m->inside, 0, st));
     RD_TRY(rd_comm_bcast(r->comm, &m->between, sizeof m->between, 0, st));
+    rd_utc_text(rd_wall_s(), m->ended, sizeof m->ended);
     (void)snprintf(m->model, sizeof m->model, "%s", r->model->name);
     (void)snprintf(m->unit, sizeof m->unit, "%s", r->model->unit ? r->model->unit : "tokens");
 done:
@@ -127,9 +129,9 @@ static json_t *link_to_json(const forecast_link *l)
 
 json_t *forecast_to_json(const forecast_step *m)
 {
-    json_t *o = json_pack("{s:s, s:s, s:i, s:i, s:b, s:b}", "model", m->model, "unit", m->unit,
-                          "hosts", m->hosts, "ranks", m->ranks, "overlaps", (int)m->overlaps,
-                          "shared", (int)m->shared);
+    json_t *o = json_pack("{s:s, s:s, s:s, s:i, s:i, s:b, s:b}", "model", m->model, "unit", m->unit,
+                          "ended", m->ended, "hosts", m->hosts, "ranks", m->ranks, "overlaps",
+                          (int)m->overlaps, "shared", (int)m->shared);
     for (int i = 0; o && i < N_FIELDS; i++) {
         double v;
         memcpy(&v, (const char *)m + fields[i].at, sizeof v);
@@ -168,10 +170,12 @@ static bool read_step(const json_t *o, forecast_step *m)
 {
     const char *model = json_string_value(json_object_get(o, "model")),
                *unit = json_string_value(json_object_get(o, "unit"));
+    const char *ended = json_string_value(json_object_get(o, "ended"));
     const json_t *hosts = json_object_get(o, "hosts"), *ranks = json_object_get(o, "ranks");
     if (!model || !unit || !json_is_integer(hosts) || !json_is_integer(ranks)) return false;
     (void)rd_printable(model, strlen(model), false, m->model, sizeof m->model);
     (void)rd_printable(unit, strlen(unit), false, m->unit, sizeof m->unit);
+    if (ended) (void)rd_printable(ended, strlen(ended), false, m->ended, sizeof m->ended);
     const json_int_t n_hosts = json_integer_value(hosts), n_ranks = json_integer_value(ranks);
     if (n_hosts < 1 || n_ranks < n_hosts || n_ranks > 1 << 24 || n_ranks / n_hosts > 1 << 20)
         return false;

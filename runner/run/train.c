@@ -36,6 +36,7 @@ enum {
     WARM_UP = 2,
     ENOUGH = 10
 }; /* WARM_UP: first steps, which are slower; ENOUGH: number of steps that a summary needs */
+#define LINK_SIZE_S 0.1 /* seconds for each size whose exchange is measured at the end */
 
 /* Adds the times of a step. busy_before: times_busy before the step. */
 static void add_times(trainer *t, double busy_before, double seconds, const step_sums *sum)
@@ -58,7 +59,7 @@ static void add_times(trainer *t, double busy_before, double seconds, const step
 
 /* Collective. Prints the shares of a step and the efficiency on more hosts, and writes the figures
  * for plan mode. */
-static rd_code summarize(trainer *t, rd_status *st)
+static rd_code summarize(trainer *t, bool stop, rd_status *st)
 {
     rd_run *r = t->run;
     forecast_step m;
@@ -67,6 +68,11 @@ static rd_code summarize(trainer *t, rd_status *st)
     int per_host = 1;
     if (t->sums.steps < ENOUGH) return RD_OK;
     RD_TRY(forecast_collect(r, &t->sums, &m, st));
+    /* A launcher that asked the ranks to stop soon kills them. */
+    if (m.hosts > 1 && !stop) {
+        RD_TRY(forecast_sweep(r, LINK_SIZE_S, &m, st));
+        (void)forecast_calibrate(&m);
+    }
     if (r->world->rank != 0) goto done;
     if (rd_logdir_check(r->cli->logdir, r->lock, &own) != RD_OK ||
         forecast_write(&m, r->cli->logdir, &own) != RD_OK)
@@ -359,7 +365,7 @@ static rd_code loop(trainer *t, rd_status *st)
     while (r->progress.step < t->last_step && !stop) RD_TRY(train_one_step(t, &stop, st));
     rd_live(r->log, NULL);
     if (t->saved_step != r->progress.step) RD_TRY(train_save(t, true, st));
-    RD_TRY(summarize(t, st));
+    RD_TRY(summarize(t, stop, st));
     report_trouble(t);
     if (stop && (r->progress.step < t->last_step || r->progress.eval_due)) {
         rd_info(r->log,

@@ -71,7 +71,10 @@ expect "up brings it back" 0 "ok   node2" cluster up
 sed -i 's/^\(\[node2\]:12346 [^ ]*\) .*/\1 AAAAother/' own/known_hosts
 expect "another host key than the known one" 1 "FAIL node2: its host key is not the one" cluster up
 expect "down" 0 "ok   node2: ended" cluster down
+echo 'ssh-ed25519 AAAAsomebodyelse of=somebody' >> remote/node2/authorized_keys
 expect "down again" 0 "ok   node1: no worker" cluster down --forget
-expect "the key is taken back" 1 "" grep run_dist_cluster remote/node1/authorized_keys
+expect "the folder of the worker is taken back" 1 "" test -e remote/node1
+expect "but not with the key of another" 0 "^1$" grep -c "" remote/node2/authorized_keys
+expect "known_hosts forgets both" 1 "" grep node own/known_hosts
 expect "nothing is left" 0 "^0 are" gone 5 "worker --keys $work/|^$PROG .*--logdir=$work/|orted.*$work"
 summary

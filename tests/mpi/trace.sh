@@ -106,4 +106,6 @@ expect "one clock" 0 " 0 wrong" "$check" hosts.json 4 20 1000
 expect "both hosts are named" 0 "" grep -q '"rank 3 (node2)"' hosts.json
 expect "bytes between hosts" 0 "" grep -q '"comm_wire_bytes":[1-9]' hosts/metrics.jsonl
 expect "a link was fitted" 0 "between hosts: .*fitted to this run" ranks 1 "$PROG" --mode=plan --logdir=hosts
+expect "plan names the run" 0 "on 2 hosts, 4 ranks, by the run of hosts, 20[0-9-]*T[0-9:]*Z$" ranks 1 "$PROG" --mode=plan --logdir=hosts
+expect "the record has the link" 0 "" grep -q '"between": {' hosts/step.json
 summary

@@ -142,7 +142,7 @@ expect "no password anywhere" 1 "" grep -n -i -E 'sshpass|--password |StrictHost
 # --- docker/cluster: where a host's key comes from, and what reaches a shell there. The other host is a folder here.
 mkdir -p fake host home/.ssh
 # shellcheck disable=SC2016 # scripts
-printf '#!/bin/bash\nfor w; do [ "$w" != -- ] || break; shift; done\nshift 2\ncase $* in cat*) cat readable 2> /dev/null ;; *) cd host && exec "$@" ;; esac\n' > fake/ssh
+printf '#!/bin/bash\nfor w; do [ "$w" != -- ] || break; shift; done\nshift 2\ncase $* in cat*) cat readable 2> /dev/null ;; ssh-keyscan*) cat ported 2> /dev/null ;; *) cd host && exec "$@" ;; esac\n' > fake/ssh
 printf '#!/bin/sh\necho "$*" >> scanned\necho "node1 ssh-ed25519 %s"\n' "$(echo scanned-key-of-another-machine-- | base64)" > fake/ssh-keyscan
 chmod 755 fake/*
 echo node1 > hosts
@@ -162,6 +162,13 @@ echo "ssh-ed25519 $(echo read-key | base64) root@node1" > readable
 expect "a key that can be read there" 0 "ok   node1" real distribute
 expect "is the one, first" 0 "$(echo read-key | base64)" cat real/known_hosts
 rm real/known_hosts
+echo "[127.0.0.1]:22 ssh-ed25519 $(echo key-of-the-port | base64)" > ported
+expect "the key that the host sees on the port" 0 "ok   node1" real distribute
+expect "comes before its file" 0 "$(echo key-of-the-port | base64)" cat real/known_hosts
+expect "down forgets" 0 "ok   node1" real down --forget
+expect "the host's key, too" 1 "" grep . real/known_hosts
+expect "and takes back the own key" 1 "" grep run_dist_cluster host/.ssh/authorized_keys
+rm ported
 printf 'ssh-rsa $(touch\033[2J) x\n' > readable
 expect "a key that is none" 1 "FAIL node1: 'ssh-rsa .(touch?.2J)' is no ed25519 host key" real distribute
 rm home/.ssh/known_hosts readable

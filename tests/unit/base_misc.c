@@ -4,6 +4,7 @@
 #include "rd/file.h"
 #include "rd/strbuf.h"
 #include "test.h"
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -88,6 +89,18 @@ static void test_strbuf(void **state)
     assert_null(b.s);
 }
 
+static void test_utc_text(void **state)
+{
+    (void)state;
+    char text[24] = "before", small[8] = "before";
+    rd_utc_text(1e9 + 0.9, text, sizeof text);
+    assert_string_equal(text, "2001-09-09T01:46:40Z");
+    rd_utc_text(NAN, text, sizeof text);
+    assert_string_equal(text, "");
+    rd_utc_text(1e9, small, sizeof small);
+    assert_string_equal(small, "");
+}
+
 static int64_t monotonic_ns(void)
 {
     struct timespec t;
@@ -106,4 +119,5 @@ static void test_clock(void **state)
     assert_true(w > before - 1.5 && w < (double)time(NULL) + 1.5);
 }
 
-RD_TESTS("base_misc", TEST(test_cpu_needs), TEST(test_crc32c), TEST(test_strbuf), TEST(test_clock))
+RD_TESTS("base_misc", TEST(test_cpu_needs), TEST(test_crc32c), TEST(test_strbuf),
+         TEST(test_utc_text), TEST(test_clock))
