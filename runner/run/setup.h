@@ -14,7 +14,7 @@ const char *setup_dataset_name(const rd_run *r);
 /* Collective. Opens a split of the config's dataset. The caller owns *out. */
 rd_code setup_data(rd_run *r, rd_split split, rd_dataset **out, rd_status *st);
 
-/* Collective. The same for images that come from `feed`, with the classes and the size of `like`. */
+/* Collective. The same for images that come from `feed`, with the classes and size of `like`. */
 rd_code setup_data_like(rd_run *r, const rd_data_spec *like, rd_dataset **out, rd_status *st);
 
 /* Collective. With batch_tokens: computes the global batch from the training data. */

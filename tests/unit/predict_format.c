@@ -1,5 +1,5 @@
-/* predict_format.c -- classes of images: the most probable ones by the softmax formula, and the rows
- * that are written. */
+/* predict_format.c -- classes of images: the most probable ones by the softmax formula, and the
+ * rows that are written. */
 #include "../../runner/run/predict_format.h"
 #include "test.h"
 #include <math.h>
