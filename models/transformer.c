@@ -222,7 +222,7 @@ static rd_code transformer_create(const rd_model_args *a, void **self, rd_status
                              .ssru = c->decoder_layer == LAYER_SSRU,
                              .recompute = c->recompute,
                              .activation = c->activation,
-                             .gated = c->gated_ff,
+                             .ff_gate = c->gated_ff,
                              .eps = c->norm_eps,
                              .keep_attention = 1.0 - c->dropout_attention,
                              .keep_residual = 1.0 - c->dropout_residual,

@@ -61,7 +61,7 @@ typedef struct rd_tf_config {
     bool attention_bias; /* the projections of attention have biases */
     bool ssru;           /* causal stacks have recurrent units in place of self-attention */
     rd_activation activation;
-    bool gated; /* another product of the input multiplies the activation in feed-forward blocks */
+    bool ff_gate; /* feed-forward blocks have a gate: rd_tf_ff.w3 */
     rd_tf_recompute recompute;
     double eps; /* of norms */
     /* Probabilities that dropout keeps an element: of attention weights; of the output of each

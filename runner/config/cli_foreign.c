@@ -76,6 +76,7 @@ static const char foreign_the_model[] =
     "--set model=transformer_base, transformer_big or transformer_small";
 static const char foreign_the_norm[] = "--set norm=pre or post is the place of layer norms";
 static const char foreign_the_positions[] = "--set positions=sockeye, interleaved, t2t or learned";
+static const char foreign_gated[] = "--set gated_ff=true";
 static const char foreign_tie[] = "--set tie_embeddings=all, target or none";
 static const char foreign_joined[] = "--set shared_vocab=true";
 static const char foreign_the_rate[] =
@@ -164,6 +165,7 @@ static const foreign_flag foreign[] = {
     {"transformer_dropout_attention", "dropout_attention", NULL},
     {"transformer_dropout_prepost", "dropout_residual", NULL},
     {"transformer_feed_forward_num_hidden", "ff_dim", NULL},
+    {"transformer_feed_forward_use_glu", NULL, foreign_gated},
     {"transformer_model_size", "d_model", NULL},
     /* fairseq */
     {"activation_dropout", "dropout_ff", NULL},

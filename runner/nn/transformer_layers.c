@@ -113,7 +113,7 @@ static rd_code tf_ff_add(const tf_place *at, uint32_t *site, rd_tf_ff *out, rd_s
     RD_TRY(tf_norm_add(at, &out->norm, st));
     RD_TRY(tf_matrix(at, "kernel1", d, f, f, &out->w1, st));
     RD_TRY(tf_vector(at, "bias1", f, 0.0, &out->b1, st));
-    if (at->c->gated) {
+    if (at->c->ff_gate) {
         RD_TRY(tf_matrix(at, "gate_kernel", d, f, f, &out->w3, st));
         RD_TRY(tf_vector(at, "gate_bias", f, 0.0, &out->b3, st));
     }

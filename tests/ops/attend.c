@@ -31,6 +31,11 @@ static const attend_case cases[] = {
     {"dropout", 2, 2, 8, 3, {7, 1, 70}, {7, 1, 70}, false, true, 0.9f},
     {"dropout, causal", 2, 2, 8, 2, {13, 150}, {13, 150}, true, true, 0.5f},
     {"dropout, cross, grouped", 4, 2, 8, 2, {13, 5}, {3, 140}, false, false, 0.8f},
+    {"dropout, heads of 24", 1, 1, 24, 1, {63}, {64}, false, false, 0.9f},
+    {"dropout, heads of 64", 2, 2, 64, 1, {65}, {65}, true, true, 0.9f},
+    {"dropout, heads of 80", 1, 1, 80, 1, {64}, {64}, true, true, 0.9f},
+    {"dropout, heads of 128", 1, 1, 128, 2, {8, 1}, {7, 65}, false, false, 0.9f},
+    {"dropout, causal, 1024 rows", 1, 1, 8, 1, {1024}, {1024}, true, true, 0.9f},
 };
 
 typedef struct attend_test {
@@ -53,8 +58,8 @@ static double attend_reference(void *ctx)
             for (int64_t i = 0; i < a->q_len[s]; i++) {
                 const int64_t g = h / (a->n_heads / a->n_kv_heads), row = a->q_first[s] + i,
                               seen = a->causal ? i + a->k_len[s] - a->q_len[s] + 1 : a->k_len[s];
-                double p[600], sum = 0.0, top = -INFINITY;
-                uint8_t keep[600];
+                double p[1024], sum = 0.0, top = -INFINITY;
+                uint8_t keep[1024];
                 for (int64_t k = 0; k < seen; k++) {
                     p[k] = 0.0;
                     for (int64_t c = 0; c < a->head; c++)
