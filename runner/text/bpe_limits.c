@@ -12,6 +12,8 @@
 
 typedef struct glossary {
     pcre2_code *find, *whole; /* the pattern; "^pattern$" */
+    const char *text;         /* the pattern; only while the limits are made */
+    size_t n;
 } glossary;
 
 struct bpe_limits {
@@ -71,7 +73,7 @@ static rd_code gloss_add(bpe_limits *l, const char *p, size_t n, rd_status *st)
     if (!g) return limits_no_memory(st);
     l->gloss = g;
     g += l->n_gloss++;
-    *g = (glossary){0};
+    *g = (glossary){.text = p, .n = n};
     RD_TRY(gloss_compile("", p, n, "", &g->find, st));
     RD_TRY(gloss_compile("^", p, n, "$", &g->whole, st));
     (void)pcre2_pattern_info(g->find, PCRE2_INFO_CAPTURECOUNT, &groups);
@@ -86,15 +88,15 @@ done:
     return st->code;
 }
 
-/* Calls f for each line. */
+/* Calls f for each line, without a CR at its end. */
 static rd_code limits_lines(bpe_limits *l, const char *text, size_t n,
                             rd_code (*f)(bpe_limits *, const char *, size_t, rd_status *),
                             rd_status *st)
 {
     while (n > 0) {
         const char *lf = memchr(text, '\n', n);
-        const size_t k = lf ? (size_t)(lf - text) : n;
-        if (k > 0) RD_TRY(f(l, text, k, st));
+        const size_t k = lf ? (size_t)(lf - text) : n, m = k > 0 && text[k - 1] == '\r' ? k - 1 : k;
+        if (m > 0) RD_TRY(f(l, text, m, st));
         text += lf ? k + 1 : k;
         n -= lf ? k + 1 : k;
     }
@@ -123,9 +125,11 @@ rd_code bpe_limits_new(const char *pieces, size_t n_pieces, const char *glossari
     l->hash = rd_hash(rd_hash(1, pieces, n_pieces), glossaries, n_glossaries);
     RD_TRY(limits_lines(l, pieces, n_pieces, piece_add, st));
     RD_TRY(limits_lines(l, glossaries, n_glossaries, gloss_add, st));
-    for (size_t i = 0; i < n_glossaries; i++)
-        rd_strbuf_add(&all, glossaries[i] == '\n' ? "|" : glossaries + i, 1);
-    while (all.n > 0 && all.s[all.n - 1] == '|') all.n--;
+    for (size_t i = 0; i < l->n_gloss; i++) {
+        if (i > 0) rd_strbuf_puts(&all, "|");
+        rd_strbuf_add(&all, l->gloss[i].text, l->gloss[i].n);
+    }
+    if (all.failed) RD_TRY(limits_no_memory(st));
     if (all.n > 0) RD_TRY(gloss_compile("^(?:", all.s, all.n, ")$", &l->any, st));
     *out = l;
     l = NULL;

@@ -135,6 +135,25 @@ static void check_segmented(void **state)
     free(pieces);
 }
 
+/* Lines may end in CR LF, and there may be empty ones. */
+static void test_limits_lines(void **state)
+{
+    static const char pieces[] = "l@@ 3\r\n\r\no@@ 3\r\nw 3", patterns[] = "\r\nwi\r\n\n\r\nde";
+    const rd_subword_limits l = {pieces, sizeof pieces - 1, patterns, sizeof patterns - 1};
+    rd_status st = {0};
+    rd_subword *s;
+    rd_subword_scratch *w;
+    rd_strbuf b = {0};
+    (void)state;
+    must_do(rd_subword_open("bpe", golden[0].codes, &s, &st), &st);
+    must_do(rd_subword_limit(s, &l, &st), &st);
+    must_do(rd_subword_scratch_new(s, &w, &st), &st);
+    assert_string_equal(segmented(s, w, "low wide wi de", 14, &b), "l@@ o@@ w wi@@ de wi de");
+    rd_strbuf_release(&b);
+    rd_subword_scratch_free(w);
+    rd_subword_free(s);
+}
+
 /* Limits that are wrong, and schemes that have none. */
 static void test_limits_refused(void **state)
 {
@@ -361,6 +380,6 @@ static void test_long_word(void **state)
 
 RD_TESTS_WITH("subword_bpe", make_dir, remove_dir, TEST_ROWS(check_learned, golden),
               TEST_ROWS(check_segmented, golden), TEST_ROWS(check_segmented, limited),
-              TEST(test_limits_refused), TEST(test_papers_example), TEST(test_join),
-              TEST(test_bytes), TEST(test_merging_pairs), TEST(test_merging_places),
-              TEST(test_long_word))
+              TEST(test_limits_lines), TEST(test_limits_refused), TEST(test_papers_example),
+              TEST(test_join), TEST(test_bytes), TEST(test_merging_pairs),
+              TEST(test_merging_places), TEST(test_long_word))
