@@ -387,7 +387,7 @@ const rd_flag rd_flags[] = {
     {.name = "verbose",
      .type = RD_FLAG_BOOL,
      .at = AT(verbose),
-     .brief = "more lines: where errors arose, efficiency on hosts",
+     .brief = "more lines: where errors arose, efficiency",
      .help = "errors name the place in the program where they were found, and a training on one "
              "host ends with its efficiency on more hosts"},
     {.name = "version",

@@ -34,6 +34,7 @@ tail -n +2 one.tsv | cut -f 1 > list
 infer 2 --input=- < list > list.tsv
 expect "a list on standard input" 0 "" cmp one.tsv list.tsv
 head -n 40 list > few
+# shellcheck disable=SC2002 # a pipe is what is tested
 cat few | infer 2 --input=- --set infer_batch_size=1 > pipe.tsv
 infer 1 --input=few --set infer_batch_size=1 > single.tsv
 expect "a pipe" 0 "" cmp single.tsv pipe.tsv

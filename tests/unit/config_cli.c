@@ -104,7 +104,8 @@ static struct bad_row {
     {"empty truth value",
      {"--verbose="},
      "flag '--verbose' must be true or false, not ''; meaning: errors name the place in the "
-     "program where they were found"},
+     "program where they were found, and a training on one host ends with its efficiency on more "
+     "hosts"},
     {"mode",
      {"--mode=trian"},
      "flag '--mode' must be one of train, eval, infer, train_eval, prepare, bench, plan, doctor, "
