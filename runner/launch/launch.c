@@ -200,7 +200,8 @@ static int launch_end(launch_job *j, int status)
     const int asked = j->child.stop_signal;
     char text[700];
     int code = status;
-    if (status == 0 || status == RD_ESTOP) return status;
+    /* Open MPI 5 ends with 0 when a host is lost. */
+    if ((status == 0 && !start_lost(rd_strbuf_str(&o->kept))) || status == RD_ESTOP) return status;
     if (o->held) { /* a rank is gone */
         if (start_cause_signal(rd_strbuf_str(&o->kept), text))
             (void)fprintf(stderr, "run_dist: error: %s\n", text);

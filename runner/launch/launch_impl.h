@@ -79,6 +79,8 @@ void start_output_release(start_output *o);
 /* Writes which rank was ended by a signal: "mpirun noticed that process rank 1 with PID 0 on node
  * node2 exited on signal 9 (Killed)." Returns false if the text says nothing of it. */
 bool start_cause_signal(const char *kept, char out[700]);
+/* Returns whether mpirun says that it has lost a host. */
+bool start_lost(const char *kept);
 /* Writes why the run ended, from the launcher's own texts, as "what; what to do". *code: changed if
  * the texts show that the launcher's own code means one of this program: a lost host is RD_EPEER. */
 void start_cause(const char *kept, int status, int *code, char out[700]);

@@ -106,9 +106,18 @@ static void output_keep(start_output *o, const char *s, size_t n)
     if (o->all) output_pass(o, s, n);
 }
 
+/* Open MPI 5 writes a NUL behind its blocks. */
+static bool output_nothing(const char *s, size_t n)
+{
+    size_t k = 0;
+    while (k < n && s[k] == '\0') k++;
+    return n > 0 && k == n;
+}
+
 /* One line without its end. */
 static void output_line(start_output *o, const char *s, size_t n)
 {
+    if (o->passed == 0 && output_nothing(s, n)) return;
     if (o->passed > 0) {
         output_pass(o, s, n);
     } else if (output_ruler(s, n)) {
@@ -125,7 +134,7 @@ static void output_line(start_output *o, const char *s, size_t n)
 static void output_begin(start_output *o)
 {
     const char *s = rd_strbuf_str(&o->line);
-    if (o->in_block || o->line.n == 0 || strchr("[-Tmrs", *s)) return;
+    if (o->in_block || o->line.n == 0 || !*s || strchr("[-Tmrs", *s)) return;
     output_write(o, s + o->passed, o->line.n - o->passed);
     o->passed = o->line.n;
     o->cause_is_last = false;
@@ -254,11 +263,16 @@ static void cause_lost(const char *text, char out[700])
         host[0] ? "host " : "a host", host);
 }
 
+bool start_lost(const char *kept)
+{
+    return strstr(kept, "has lost communication with a remote daemon") != NULL;
+}
+
 void start_cause(const char *kept, int status, int *code, char out[700])
 {
     char program[200], node[200], said[600];
     *code = status;
-    if (strstr(kept, "lost communication with a remote daemon") || status == 205) {
+    if (start_lost(kept) || status == 205) {
         *code = RD_EPEER;
         cause_lost(kept, out);
     } else if (strstr(kept, "not enough slots")) {

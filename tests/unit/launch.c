@@ -265,6 +265,7 @@ static const struct output_case {
      false},
     {"other brackets", "[rank 0, node1] a\n[1] b\n[]\n[a:] c\n",
      "[rank 0, node1] a\n[1] b\n[]\n[a:] c\n", "", false},
+    {"an empty line stays", "a\n\nb\n", "a\n\nb\n", "", false},
     {"a short ruler is not Open MPI's", "-----\na\n-----\n", "-----\na\n-----\n", "", false},
     {"what srun says of tasks",
      "srun: error: node2: task 1: Exited with exit code 9\nsrun: Terminating StepId=1.0\n"
@@ -308,6 +309,11 @@ static const struct cause_case {
      "ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[1,0],0] on node "
      "node1\n  Remote daemon: [[1,0],1] on node node2\n" RULER,
      205, RD_EPEER, "host node2 was lost: its power, its network, or mpirun's daemon there;"},
+    {"a lost host, with Open MPI 5",
+     RULER
+     "PRTE has lost communication with a remote daemon.\n\n  HNP daemon   : [p-1@0,0] on node "
+     "node1\n  Remote daemon: [p-1@0,1] on node node2\n" RULER,
+     0, RD_EPEER, "host node2 was lost:"},
     {"no program on a host",
      RULER
      "mpirun was unable to launch the specified application as it could not access\nor execute "
@@ -333,6 +339,7 @@ static const struct cause_case {
 static void check_cause(void **state)
 {
     const struct cause_case *c = *state;
+    assert_int_equal(start_lost(c->kept), strstr(c->want, "host node2 was lost") != NULL);
     char text[700];
     int code = -1;
     start_cause(c->kept, c->status, &code, text);
