@@ -272,7 +272,8 @@ void start_cause(const char *kept, int status, int *code, char out[700])
 {
     char program[200], node[200], said[600];
     *code = status;
-    if (start_lost(kept) || status == 205) {
+    /* 205 of Open MPI 4.1, and 213 of 5.0 without a text: a daemon is gone. */
+    if (start_lost(kept) || status == 205 || (status == 213 && !*kept)) {
         *code = RD_EPEER;
         cause_lost(kept, out);
     } else if (strstr(kept, "not enough slots")) {

@@ -329,6 +329,7 @@ static const struct cause_case {
     {"something else", RULER "A call to bind failed. It is not known why.\n" RULER, 1, RD_EENV,
      "the ranks could not be started, or ended: A call to bind failed. It is not known why.; "
      "--verbose shows all of it"},
+    {"a daemon that is gone", "", 213, RD_EPEER, "a host was lost:"},
     {"nothing", "", 1, RD_EENV, "the launcher ended with status 1 and no message;"},
     {"a signal, and nothing", "", 137, 137, "the launcher was ended by signal 9 (Killed);"},
     {"an option that mpirun lacks",
