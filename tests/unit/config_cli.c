@@ -302,6 +302,18 @@ static struct check_row {
     const char *want; /* "" : fine */
 } check_rows[] = {
     {"check: config", {"--config=x"}, ""},
+    {"check: newer flags leave beginnings unique", {"--co=x", "--d", "--restarts=1", "--", "y"}, ""},
+    {"check: config as a word", {"x.json"}, ""},
+    {"check: hosts start ranks", {"x.json", "--hosts=a:2"}, ""},
+    {"check: a dry run of nothing",
+     {"x.json", "--dry_run"},
+     "--dry_run prints the line that starts the ranks; give --np=N or --hosts=LIST, too; --check "
+     "examines a training without running it"},
+    {"check: ranks and restarts",
+     {"x.json", "--np=2", "--restarts=1", "--", "y"},
+     "--restarts starts the command behind --; put --np and all other flags there: run_dist "
+     "--restarts=5 -- run_dist --np=4 ..."},
+    {"check: arguments of mpirun for ranks here", {"x.json", "--np=2", "--mpirun_args=-x A"}, ""},
     {"check: no config", {"--logdir=x"}, "no experiment: give --config_file=FILE; --help explains"},
     {"check: print_config needs one",
      {"--print_config"},

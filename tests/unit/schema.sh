@@ -1,12 +1,16 @@
 #!/bin/bash
 # schema.sh -- tests the schema of the config with another program, jsonschema of Python: the configs of the tree are
-# valid, and what the program refuses is not.
+# valid, and what the program refuses is not. Without jsonschema the test is skipped, or fails with RD_REQUIRE_PYTHON=1.
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
 [[ $PROG = /* ]] || PROG=$PWD/$PROG
 python=${RD_PYTHON:-python3}
 top=$(cd "$(dirname "$0")/../.." && pwd)
 if ! "$python" -c 'import jsonschema' 2> /dev/null; then
+    if [ "${RD_REQUIRE_PYTHON:-0}" = 1 ]; then
+        echo "$python has no jsonschema"
+        exit 1
+    fi
     echo "skip: $python has no jsonschema"
     echo "0 passed, 0 failed, 1 skipped"
     exit 0
