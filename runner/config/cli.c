@@ -536,6 +536,7 @@ static rd_code check_restarts(const rd_cli *c, rd_status *st)
         while (ours[k] && strcmp(ours[k], rd_flags[i].name)) k++;
         if (!ours[k] && (c->given & rd_flag_bit(&rd_flags[i]))) odd = rd_flags[i].name;
     }
+    if (!odd && c->n_word > 0) odd = "config_file";
     if (!c->restarts_given && (c->restart_delay_given || c->drop_dead_hosts))
         return rd_fail(st, RD_EUSAGE, "--%s is for --restarts=N; give that too, or leave it out",
                        c->drop_dead_hosts ? "drop_dead_hosts" : "restart_delay");

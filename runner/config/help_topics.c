@@ -65,6 +65,7 @@ static const char *const signals_notes[] = {
     "them "
     "one second later. If a step and a save take longer, use USR2, or `mpirun -mca "
     "odls_base_sigkill_timeout 60` (not in Open MPI 5).",
+    "`run_dist --np=N` asks its ranks to save and stop, and sets no time limit.",
     "HUP means that the terminal was closed. Under `nohup` it has no effect.", NULL};
 
 static row logdir[] = {

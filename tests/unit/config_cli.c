@@ -302,7 +302,7 @@ static struct check_row {
     const char *want; /* "" : fine */
 } check_rows[] = {
     {"check: config", {"--config=x"}, ""},
-    {"check: newer flags leave beginnings unique", {"--co=x", "--d", "--restarts=1", "--", "y"}, ""},
+    {"check: newer flags leave beginnings unique", {"--co=x", "--li=3"}, ""},
     {"check: config as a word", {"x.json"}, ""},
     {"check: hosts start ranks", {"x.json", "--hosts=a:2"}, ""},
     {"check: a dry run of nothing",
@@ -347,6 +347,11 @@ static struct check_row {
     {"check: dead hosts without restarts",
      {"--config=x", "--drop_dead_hosts"},
      "--drop_dead_hosts is for --restarts=N; give that too, or leave it out"},
+    {"check: a config in front of a command",
+     {"x.json", "--restarts=1", "--", "x"},
+     "--config_file stands in front of --, where it has no effect; put it behind the run_dist of "
+     "the "
+     "command"},
     {"check: a flag in front of a command",
      {"--restarts=1", "--seed=3", "--", "x"},
      "--seed stands in front of --, where it has no effect; put it behind the run_dist of the "
