@@ -46,8 +46,9 @@ static void fence_ended(int status, void *arg)
     atomic_store((atomic_int *)arg, 1);
 }
 
-/* Joins the fence of MPI_Finalize for a rank that does not reach it. The other ranks wait there. If
- * a rank left the launcher while its fence is open, mpirun could hang (Open MPI 4.1.4, PMIx 4.2.2). */
+/* Joins the fence of MPI_Finalize for a rank that does not reach it. The other ranks wait there.
+ * mpirun can hang if a rank leaves the launcher while its fence is open (Open MPI 4.1.4, PMIx
+ * 4.2.2). */
 static void join_fence(void)
 {
     static atomic_int ended;
