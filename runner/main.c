@@ -17,6 +17,7 @@
 #include "rd/runs.h"
 #include "rd/strbuf.h"
 #include "rd/supervise.h"
+#include "rd/sweep.h"
 #include "run/world.h"
 
 #include <inttypes.h>
@@ -165,6 +166,21 @@ static rd_code main_answer(const rd_cli *cli, bool *answered, rd_status *st)
     return finish_stdout(st);
 }
 
+/* Reads the config of one run of a sweep, as that run does. */
+static rd_code check_run(const rd_cli *cli, rd_config **out, rd_status *st)
+{
+    rd_comm *alone = NULL;
+    rd_log *log = NULL;
+    *out = NULL;
+    /* As rank 1, which prints no notes: the run prints them. */
+    if (rd_log_new(1, "", stderr, &log, st) == RD_OK &&
+        rd_comm_start(NULL, NULL, &alone, st) == RD_OK)
+        (void)rd_run_config_read(alone, log, cli, out, st);
+    rd_comm_free(alone);
+    rd_log_free(log);
+    return st->code;
+}
+
 /* Mode doctor inside a job. A config is checked where one is given. */
 static rd_code doctor(rd_comm *comm, rd_log *log, rd_guard *guard, const rd_cli *cli, rd_status *st)
 {
@@ -310,6 +326,11 @@ int main(int argc, char **argv)
         if (st.code != RD_OK) wait_for_first_rank();
         rd_cli_release(&cli);
         return (int)st.code;
+    }
+    if (rd_sweep_asked(&cli)) {
+        const int code = is_first_rank() ? rd_sweep(&cli, check_run) : 0;
+        rd_cli_release(&cli);
+        return code;
     }
     if (cli.restarts_given || rd_cli_launches(&cli)) {
         if (!cli.restarts_given && cli.config_file && !cli.hosts && !cli.hostfile)

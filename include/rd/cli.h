@@ -62,6 +62,14 @@ typedef struct rd_cli {
     const char *completion;            /* the shell whose completion to print; NULL: none */
     const char *format, *sort, *where; /* of the modes runs, diff and show */
     bool watch;                        /* of mode runs */
+    const char **sweep; /* owned list of the borrowed values of --sweep, in the order given */
+    int n_sweep;
+    int64_t sweep_jobs, sweep_ranks; /* 0: not given */
+    const char *sweep_halving, *sweep_slurm;
+    int64_t stop_at_step; /* 0: not given */
+    /* Owned list of borrowed words: the command line without --logdir and the flags of sweeps. */
+    const char **base;
+    int n_base;
     const char **word; /* owned list of borrowed words that belong to no flag: of diff and show */
     int n_word;        /* in other modes the one word is config_file */
     bool help, version, print_config, print_schema, print_keys, print_man;

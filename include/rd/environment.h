@@ -20,6 +20,10 @@ typedef enum rd_variable {
     RD_VARIABLES
 } rd_variable;
 
+/* Name of the variable in which --restarts hands the time of its first start to all starts, as
+ * seconds since 1970. */
+#define RD_JOB_START "RUN_DIST_JOB_START"
+
 /* Sets the variable to the program's value, unless the user or the launcher has set it. Returns
  * whether the program's value is in effect now. Call it before the library reads the variable. Not
  * thread-safe, as setenv is not. */

@@ -199,6 +199,16 @@ static rd_code set_path(rd_cli *c, const rd_flag *f, const char *value, rd_statu
     return rd_cli_path(c, flag, value, (const char **)(void *)((char *)c + f->at), st);
 }
 
+/* Appends a borrowed word to an owned list. */
+static rd_code list_add(const char ***list, int *n, const char *word, rd_status *st)
+{
+    const char **more = realloc(*list, (size_t)(*n + 1) * sizeof *more);
+    if (!more) return rd_fail(st, RD_EENV, "out of memory for the command line");
+    *list = more;
+    more[(*n)++] = word;
+    return RD_OK;
+}
+
 static rd_code set_value(rd_cli *c, const rd_flag *f, const char *value, rd_status *st)
 {
     switch (f->type) {
@@ -222,6 +232,9 @@ static rd_code set_value(rd_cli *c, const rd_flag *f, const char *value, rd_stat
         break;
     case RD_FLAG_KEY:
         RD_TRY(add_set(c, f->name, value, st));
+        break;
+    case RD_FLAG_SWEEP:
+        RD_TRY(list_add(&c->sweep, &c->n_sweep, value, st));
         break;
     }
     if (f->given_at != 0) *(bool *)(void *)((char *)c + f->given_at) = true;
@@ -355,9 +368,9 @@ static void one_dash(const char *arg, size_t n, const behind *b, rd_status *st)
 }
 
 /* Reads one flag and its value. *i moves past a value that is the next word. *of_launcher: the flag
- * is for the launcher alone. */
+ * is for the launcher alone; *of_sweep: it is no part of the command of a single run. */
 static rd_code parse_one(int argc, char *const *argv, int *i, rd_cli *c, bool *of_launcher,
-                         rd_status *st)
+                         bool *of_sweep, rd_status *st)
 {
     const char *arg = argv[*i];
     const char *word = arg + (arg[1] == '-' ? 2 : 1), *eq = strchr(word, '=');
@@ -403,6 +416,7 @@ static rd_code parse_one(int argc, char *const *argv, int *i, rd_cli *c, bool *o
     }
     if (b.took_next) ++*i;
     *of_launcher = f && f->of_launcher;
+    *of_sweep = f && (f->of_launcher || f->of_sweep);
 done:
     return st->code;
 }
@@ -414,16 +428,6 @@ static rd_code pass_words(rd_cli *c, char *const *argv, int from, int to, rd_sta
     if (!more) return rd_fail(st, RD_EENV, "out of memory for the command line");
     c->pass = more;
     for (int i = from; i <= to; i++) c->pass[c->n_pass++] = argv[i];
-    return RD_OK;
-}
-
-/* Keeps a word that is no flag. Modes diff and show take log folders so. */
-static rd_code keep_word(rd_cli *c, const char *word, rd_status *st)
-{
-    const char **more = realloc(c->word, (size_t)(c->n_word + 1) * sizeof *more);
-    if (!more) return rd_fail(st, RD_EENV, "out of memory for the command line");
-    c->word = more;
-    c->word[c->n_word++] = word;
     return RD_OK;
 }
 
@@ -456,12 +460,14 @@ rd_code rd_cli_parse_with_keys(int argc, char *const *argv, const rd_option_grou
             break;
         }
         const int from = i;
-        bool of_launcher = false;
-        if (argv[i][0] != '-' || !argv[i][1])
-            RD_TRY(keep_word(out, argv[i], st));
+        bool of_launcher = false, of_sweep = false;
+        if (argv[i][0] != '-' || !argv[i][1]) /* modes diff and show take log folders so */
+            RD_TRY(list_add(&out->word, &out->n_word, argv[i], st));
         else
-            RD_TRY(parse_one(argc, argv, &i, out, &of_launcher, st));
+            RD_TRY(parse_one(argc, argv, &i, out, &of_launcher, &of_sweep, st));
         if (!of_launcher) RD_TRY(pass_words(out, argv, from, i, st));
+        for (int k = from; k <= i && !of_sweep; k++)
+            RD_TRY(list_add(&out->base, &out->n_base, argv[k], st));
     }
     if (out->n_word > 0 && !(out->mode_bit & (RD_MODE_DIFF | RD_MODE_SHOW)))
         (void)rd_cli_take_words(out, st);
@@ -515,6 +521,7 @@ void rd_cli_idle(const rd_cli *c, rd_strbuf *out)
 
 bool rd_cli_launches(const rd_cli *c)
 {
+    if (c->n_sweep > 0) return false; /* it starts the ranks of each run itself */
     return c->np > 0 || ((c->hosts || c->hostfile) && c->mode_bit != RD_MODE_DOCTOR);
 }
 
@@ -553,6 +560,19 @@ static rd_code check_restarts(const rd_cli *c, rd_status *st)
     return RD_OK;
 }
 
+/* Checks the flags of sweeps. */
+static rd_code check_sweep(const rd_cli *c, rd_status *st)
+{
+    const char *odd = c->sweep_jobs      ? "sweep_jobs"
+                      : c->sweep_ranks   ? "sweep_ranks"
+                      : c->sweep_halving ? "sweep_halving"
+                      : c->sweep_slurm   ? "sweep_slurm"
+                                         : NULL;
+    if (odd && c->n_sweep == 0)
+        return rd_fail(st, RD_EUSAGE, "--%s is for --sweep; give that too, or leave it out", odd);
+    return RD_OK;
+}
+
 /* Checks which log folders the modes diff and show get. */
 static rd_code check_folders(const rd_cli *c, rd_status *st)
 {
@@ -587,7 +607,7 @@ rd_code rd_cli_check(const rd_cli *c, rd_status *st)
         return rd_fail(
             st, RD_EUSAGE,
             "nothing to measure: give --model=NAME or --config_file=FILE; --help explains");
-    if (check_modes(c, st) != RD_OK) return st->code;
+    if (check_modes(c, st) != RD_OK || check_sweep(c, st) != RD_OK) return st->code;
     if (c->mode_bit & (RD_MODE_RUNS | RD_MODE_DIFF | RD_MODE_SHOW)) return check_folders(c, st);
     const char *of_doctor = c->hosts         ? "hosts"
                             : c->hostfile    ? "hostfile"
@@ -604,7 +624,7 @@ rd_code rd_cli_check(const rd_cli *c, rd_status *st)
             st, RD_EUSAGE,
             "--dry_run prints the line that starts the ranks; give --np=N or --hosts=LIST, "
             "too; --check examines a training without running it");
-    if (of_doctor && !c->hosts && !c->hostfile && !(c->np && c->mpirun_args))
+    if (of_doctor && !c->hosts && !c->hostfile && !(c->np && c->mpirun_args) && c->n_sweep == 0)
         return rd_fail(st, RD_EUSAGE,
                        "--%s needs the hosts: --hosts=name:slots,name:slots or --hostfile=FILE",
                        of_doctor);
@@ -636,10 +656,10 @@ void rd_cli_release(rd_cli *c)
     free(c->path);
     free((void *)c->word);
     free((void *)c->pass);
-    c->pass = NULL;
-    c->n_pass = 0;
-    c->word = NULL;
-    c->n_word = 0;
+    free((void *)c->sweep);
+    free((void *)c->base);
+    c->pass = c->word = c->sweep = c->base = NULL;
+    c->n_pass = c->n_word = c->n_sweep = c->n_base = 0;
     free(c->set);
     free(c->bench);
     c->set = NULL;

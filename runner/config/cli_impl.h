@@ -18,6 +18,7 @@ typedef enum rd_flag_type {
     RD_FLAG_MODE,
     RD_FLAG_SET, /* key=value */
     RD_FLAG_KEY, /* short for --set <name>=value */
+    RD_FLAG_SWEEP,
     RD_FLAG_HELP /* with or without =value */
 } rd_flag_type;
 
@@ -39,6 +40,8 @@ typedef struct rd_flag {
     bool of_launcher;
     /* The flag must be written in full, so that beginnings of older flags stay unique. */
     bool whole;
+    /* It is no part of the command of a single run of a sweep. */
+    bool of_sweep;
     /* The key that does the same under another name; NULL: none. */
     const char *key;
     /* Name of the value ("FILE"; NULL: a bool) and the default in words (NULL: none). */

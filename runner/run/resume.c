@@ -173,6 +173,7 @@ static json_t *resume_describe(const rd_run *r)
             (void)json_object_set_new(m, trouble[i].key, json_integer(trouble[i].value));
     if (p->eval_bad) (void)json_object_set_new(m, "evaluation_not_finite", json_true());
     if (p->eval_due) (void)json_object_set_new(m, "eval_due", json_true());
+    if (r->ended_by) (void)json_object_set_new(m, "ended_by", json_string(r->ended_by));
     if (r->schedule_config.has_plateau)
         (void)json_object_set_new(
             m, "plateau",

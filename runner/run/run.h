@@ -37,6 +37,7 @@ typedef enum run_overlap {
 } run_overlap;
 typedef enum run_sparse { RUN_SPARSE_AUTO, RUN_SPARSE_NEVER, RUN_SPARSE_ALWAYS } run_sparse;
 typedef enum run_monitor { RUN_MONITOR_FIGURE, RUN_MONITOR_LOSS } run_monitor;
+typedef enum run_hours { RUN_HOURS_START, RUN_HOURS_JOB } run_hours;
 typedef enum run_sampling { RUN_SAMPLING_SHARD, RUN_SAMPLING_INDEPENDENT } run_sampling;
 
 /* The trainer's own keys, in the order of the rows in run_options.c, which explain them. has_...:
@@ -59,6 +60,8 @@ typedef struct run_config {
     int64_t max_epochs, max_samples; /* 0: no limit */
     int64_t stop_patience;           /* 0: no early stopping */
     int64_t min_epochs, min_steps, min_samples;
+    double max_hours; /* 0: no limit */
+    run_hours max_hours_from;
     int64_t iter_size;
 
     /* precision and device */
@@ -289,6 +292,7 @@ struct rd_run {
     int lock;              /* owned; rank 0: the lock of the log folder; -1: none */
     uint64_t lock_mark[2]; /* the folder's .lock as this host saw it at the start; 0: not seen */
     bool agreed;           /* the failure is known to all ranks */
+    const char *ended_by;  /* what ended the training, for the last checkpoint; NULL: not yet */
 };
 
 /* ---- run_base.c ---- */

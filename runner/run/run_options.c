@@ -21,6 +21,7 @@ static const char *const sparse[] = {
     [RUN_SPARSE_AUTO] = "auto", [RUN_SPARSE_NEVER] = "never", [RUN_SPARSE_ALWAYS] = "always", NULL};
 static const char *const monitors[] = {
     [RUN_MONITOR_FIGURE] = "figure", [RUN_MONITOR_LOSS] = "loss", NULL};
+static const char *const hours[] = {[RUN_HOURS_START] = "start", [RUN_HOURS_JOB] = "job", NULL};
 static const char *const samplings[] = {
     [RUN_SAMPLING_SHARD] = "shard", [RUN_SAMPLING_INDEPENDENT] = "independent", NULL};
 /* The file of a metric has its name. */
@@ -78,6 +79,12 @@ static const rd_option run_rows[] = {
                "number of steps before which stop_patience does not end the training"),
     RD_OPT_INT(run_config, min_samples, min_samples, "0", 0, 1e15,
                "number of samples before which stop_patience does not end the training"),
+    RD_OPT_REAL(run_config, max_hours, max_hours, "0", 0, 1e6,
+                "after this number of hours the training saves and ends with code 75; the same "
+                "command goes on, with new hours; 0: no limit"),
+    RD_OPT_ENUM(run_config, max_hours_from, max_hours_from, "\"start\"", hours,
+                "where max_hours begins. start: at the start of the program, with --restarts at "
+                "the first one. job: at the start of the Slurm job, without Slurm as start"),
     RD_OPT_INT(run_config, iter_size, iter_size, "1", 1, 1 << 20,
                "number of global batches whose gradients are added before an update: a larger "
                "batch without more memory. With batch_tokens or batch_sentences: number of parts "

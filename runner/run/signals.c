@@ -21,10 +21,12 @@
 
 static const int64_t repeat_ns = 200000000;
 
-/* The only mutable globals of the module: a handler can write to nothing else. Only on_stop uses
+/* The mutable globals of the handlers, which can write to nothing else. Only on_stop uses
  * stopped_ns, and its own signals do not interrupt it. */
 static atomic_int stop_signal, save_asked;
 static int64_t stopped_ns;
+/* Only the thread of the training uses it. */
+static int64_t limit_ns;
 
 static void on_stop(int sig)
 {
@@ -83,8 +85,14 @@ void signals_start(void)
         (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
+void signals_limit(int64_t at_ns)
+{
+    limit_ns = at_ns;
+}
+
 int signals_stop(void)
 {
+    if (!stop_signal && limit_ns > 0 && rd_now_ns() >= limit_ns) return SIGNALS_LATE;
     return stop_signal;
 }
 

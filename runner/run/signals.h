@@ -3,12 +3,17 @@
 #define RD_RUN_SIGNALS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Installs the handlers. TERM, INT, USR2 and HUP: save and stop; a second one: exit at once. USR1:
  * save. */
 void signals_start(void);
 
-/* Returns the number of the signal that asked to stop, or 0. */
+/* Sets the time of rd_now_ns() from which on signals_stop returns SIGNALS_LATE; 0: never. */
+void signals_limit(int64_t at_ns);
+
+/* Returns the number of the signal that asked to stop, SIGNALS_LATE, or 0. */
+enum { SIGNALS_LATE = -1 };
 int signals_stop(void);
 
 /* Returns true once per USR1. */

@@ -22,6 +22,7 @@
 #include "world.h"
 #include "rd/clock.h"
 #include "rd/checkpoint.h"
+#include "rd/environment.h"
 #include "rd/file.h"
 
 #include <float.h>
@@ -265,6 +266,33 @@ static rd_code check_rate(rd_run *r, int64_t step, double lr, rd_status *st)
                    step, console_real(lr));
 }
 
+/* Is --stop_at_step reached? All ranks agree: they have the same flags. */
+static bool train_pauses(const trainer *t)
+{
+    const int64_t at = t->run->cli->stop_at_step, step = t->run->progress.step;
+    return at > 0 && step >= at && step < t->last_step;
+}
+
+/* Reports what stopped the training before its end. Fails with RD_ESTOP. */
+static rd_code report_stop(const trainer *t, rd_status *st)
+{
+    rd_run *r = t->run;
+    static const char go_on[] = "checkpoint saved; the same command goes on from here";
+    const int64_t step = r->progress.step;
+    r->agreed = true;
+    if (!strcmp(r->ended_by, "request"))
+        rd_info(r->log, "stopped on request at step %" PRId64 ", %s", step, go_on);
+    else if (!strcmp(r->ended_by, "max_hours"))
+        rd_info(r->log, "stopped by max_hours (%g) at step %" PRId64 ", %s", r->config.max_hours,
+                step, go_on);
+    else
+        rd_info(r->log,
+                "stopped by stop_at_step at step %" PRId64
+                ", checkpoint saved; the same command without --stop_at_step goes on from here",
+                step);
+    return rd_fail(st, RD_ESTOP, "stopped by %s at step %" PRId64, r->ended_by, step);
+}
+
 static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
 {
     rd_run *r = t->run;
@@ -278,6 +306,7 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
     /* A signal reaches the ranks at slightly different times. A request right after a save belongs
      * to that save. */
     const bool asked = signals_take_save() && begin_ns - t->last_save_ns > 1000000000;
+    t->late = signals_stop() == SIGNALS_LATE;
     const step_sums in = {
         .stop = signals_stop() ? 1.0 : 0.0,
         .save = asked || (root && (begin_ns >= t->next_save_ns || train_logdir_lost(t, begin_ns)))
@@ -324,13 +353,18 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
     train_end_step_of_epoch(t, &sum, done_before);
     trace_step_end(r);
     *stop = sum.stop > 0.0;
+    const bool reached = r->config.max_samples > 0 &&
+                         r->progress.all_samples >= r->config.max_samples;
     /* This comes before a save, so that the checkpoint holds what the evaluation changes (best,
      * plateau). A stop request does not wait for it: the next start begins with the evaluation. */
-    if (r->config.max_samples > 0 && r->progress.all_samples >= r->config.max_samples)
+    if (reached && step < t->last_step) {
         t->last_step = step;
+        t->length = "max_samples";
+    }
     r->progress.eval_due = train_evaluation_due(t, step, done_before);
     if (!*stop && (r->progress.eval_due || (r->mode == RD_MODE_TRAIN_EVAL && step == t->last_step)))
         RD_TRY(train_evaluate(t, r->progress.eval_due, stop, st));
+    *stop |= train_pauses(t);
     const bool save = sum.save > 0.0 || train_checkpoint_due(t, step);
     if (save && !t->save_due && train_in_trouble(t))
         rd_info(r->log,
@@ -362,18 +396,17 @@ static rd_code loop(trainer *t, rd_status *st)
         RD_TRY(train_save(t, false, st));
     if (r->progress.restore_due && !stop && r->progress.step < t->last_step)
         RD_TRY(run_restore_best(r, st));
+    stop |= train_pauses(t);
     while (r->progress.step < t->last_step && !stop) RD_TRY(train_one_step(t, &stop, st));
     rd_live(r->log, NULL);
+    const bool early = stop && (r->progress.step < t->last_step || r->progress.eval_due);
+    r->ended_by = !early ? t->length : t->late ? "max_hours" : "request";
+    if (early && !t->late && train_pauses(t) && !signals_stop()) r->ended_by = "stop_at_step";
     if (t->saved_step != r->progress.step) RD_TRY(train_save(t, true, st));
     RD_TRY(summarize(t, stop, st));
     report_trouble(t);
-    if (stop && (r->progress.step < t->last_step || r->progress.eval_due)) {
-        rd_info(r->log,
-                "stopped on request at step %" PRId64
-                ", checkpoint saved; the same command goes on from here",
-                r->progress.step);
-        r->agreed = true;
-        rd_fail(st, RD_ESTOP, "stopped on request at step %" PRId64, r->progress.step);
+    if (early) {
+        (void)report_stop(t, st);
         goto done;
     }
     RD_TRY(check_result(t, st));
@@ -412,8 +445,11 @@ static void find_last_step(trainer *t)
     rd_run *r = t->run;
     const int64_t last = setup_last_epoch(r);
     t->last_step = r->cli->max_steps;
-    if (r->config.max_samples > 0 && r->progress.all_samples >= r->config.max_samples)
+    t->length = "max_steps";
+    if (r->config.max_samples > 0 && r->progress.all_samples >= r->config.max_samples) {
         t->last_step = r->progress.step;
+        t->length = "max_samples";
+    }
     const int64_t n = rd_order_n_whole(t->stepper.order);
     rd_schedule_config *c = &r->schedule_config;
     c->epoch_steps = (double)n / (double)run_batches(r);
@@ -432,7 +468,9 @@ static void find_last_step(trainer *t)
     const int64_t end = r->progress.step +
                         (left > 0 ? (left + run_batches(r) - 1) / run_batches(r) : 0);
     const bool steps = r->cli->max_steps_given || r->progress.step >= t->last_step;
-    if (!steps || end < t->last_step) t->last_step = end;
+    if (steps && end >= t->last_step) return;
+    t->last_step = end;
+    t->length = r->config.max_epochs == last ? "max_epochs" : "num_epochs";
 }
 
 /* Prints the true target tokens of the updates, and those that a system with padding would compute
@@ -491,12 +529,27 @@ done:
     return st->code;
 }
 
+/* Sets the end of max_hours. Rank 0's clock counts. */
+static void limit_hours(const rd_run *r)
+{
+    const char *slurm = getenv("SLURM_JOB_START_TIME"), *first = getenv(RD_JOB_START);
+    const double now = rd_wall_s();
+    double since_s = (double)(rd_now_ns() - r->started_ns) * 1e-9;
+    const double at[] = {first ? atof(first) : 0.0,
+                         slurm && r->config.max_hours_from == RUN_HOURS_JOB ? atof(slurm) : 0.0};
+    for (int i = 0; i < 2; i++)
+        if (at[i] > 0.0 && at[i] < now && now - at[i] > since_s) since_s = now - at[i];
+    if (r->config.max_hours > 0.0 && r->world->rank == 0)
+        signals_limit(rd_now_ns() + (int64_t)((r->config.max_hours * 3600.0 - since_s) * 1e9));
+}
+
 rd_code run_train(rd_run *r, rd_status *st)
 {
     trainer t = {.run = r, .saved_step = -1, .eval = {.lock = -1}};
     char time[32], memory[48] = "";
     t.watched = console_watched(r);
     stepper_init(&t.stepper, r);
+    limit_hours(r);
     RD_TRY(open_run(&t, st));
     if (patience_holds(&r->config, &r->progress) && r->mode == RD_MODE_TRAIN_EVAL) {
         rd_info(r->log,
@@ -531,9 +584,10 @@ rd_code run_train(rd_run *r, rd_status *st)
         (void)snprintf(memory, sizeof memory, ", of its GPU %.0f MB", device_peak_bytes(r) * 1e-6);
     rd_info(r->log,
             "done: step %" PRId64
-            " in %s, peak memory of rank 0 %.0f MB%s; look with: tensorboard --logdir %s",
+            " in %s, ended by %s, peak memory of rank 0 %.0f MB%s; look with: tensorboard --logdir "
+            "%s",
             r->progress.step, rd_duration_text((double)(rd_now_ns() - begin_ns) * 1e-9, time),
-            run_peak_bytes() * 1e-6, memory, r->cli->logdir);
+            r->ended_by, run_peak_bytes() * 1e-6, memory, r->cli->logdir);
 done:
     if (r->trace && (st->code == RD_OK || r->agreed)) {
         rd_status own = {0};

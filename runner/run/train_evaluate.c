@@ -8,6 +8,7 @@
 #include "patience.h"
 #include "recorder.h"
 #include "resume.h"
+#include "signals.h"
 #include "train_impl.h"
 #include "rd/checkpoint.h"
 
@@ -90,6 +91,7 @@ static void follow_evaluation(trainer *t, const eval_result *v, bool regular)
                                          (double)at->epoch + stepper_epoch_share(&t->stepper));
     if (!at->patience.stopped) return;
     t->last_step = at->step;
+    t->length = "stop_patience";
     rd_info(r->log,
             "the training ends at step %" PRId64 ": %" PRId64
             " evaluation%s in a row were not better than %s %.6g (stop_patience)",
@@ -124,6 +126,7 @@ rd_code train_evaluate(trainer *t, bool regular, bool *stop, rd_status *st)
         rd_info(r->log, "the evaluation at step %" PRId64 " is left: asked to stop%s",
                 r->progress.step,
                 regular ? "; the same command begins with it" : "; --mode=eval does it");
+        t->late = signals_stop() == SIGNALS_LATE;
     }
     times_enter(r, TIMES_NONE);
     t->whole = st->code != RD_OK && r->agreed;

@@ -24,7 +24,9 @@ typedef struct trainer {
     eval_records eval;  /* rank 0 in train_eval mode */
     double *param_norm; /* [parameters] */
     bool watched;       /* a terminal shows the live line */
+    bool late;          /* rank 0: max_hours asked to stop */
     int64_t last_step;  /* the run ends after this step */
+    const char *length; /* what gave it: "max_steps" */
     int64_t saved_step; /* step of the newest checkpoint; -1: none */
     int64_t next_save_ns, last_save_ns, last_live_ns, looked_ns;
     int64_t failed_saves; /* in a row */

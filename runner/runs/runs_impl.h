@@ -64,11 +64,13 @@ typedef struct runs_facts {
     char *folder; /* owned; the path to open */
     char *name;   /* owned; printable: the path below the folder that was searched */
     runs_state state;
-    int exit_code;   /* of a failure; 0: not known */
-    char why[512];   /* of a failure */
-    int64_t step;    /* the last recorded step; -1: none */
-    int64_t to_step; /* the step where the run ends; -1: not known */
-    double seconds;  /* training time of all starts, by the times of the records; NAN: not known */
+    int exit_code;    /* of a failure; 0: not known */
+    char why[512];    /* of a failure */
+    char end[24];     /* what ended the run, "max_steps"; "": a failure, or not known */
+    bool best_of_all; /* the table marks the run */
+    int64_t step;     /* the last recorded step; -1: none */
+    int64_t to_step;  /* the step where the run ends; -1: not known */
+    double seconds;   /* training time of all starts, by the times of the records; NAN: not known */
     double started, last_time; /* seconds since 1970; NAN: not known */
     double loss;               /* last mean training loss; NAN: none */
     double units_per_s;        /* last speed, of the unit below; NAN: none */
@@ -90,6 +92,9 @@ typedef struct runs_curves {
 /* Reads a folder. folder, name: copied. curves: filled unless NULL. RD_EENV: out of memory. */
 rd_code runs_read(const char *folder, const char *name, runs_facts *out, runs_curves *curves,
                   rd_status *st);
+/* Returns the best figure of the run's evaluations up to a step; NAN: there is none. *loss: the
+ * smallest loss of these evaluations. */
+double runs_best_until(const runs_facts *f, int64_t step, double *loss);
 void runs_facts_release(runs_facts *f);
 /* Reads what the last start printed. */
 void runs_banner_read(const char *folder, runs_banner *out);

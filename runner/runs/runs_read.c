@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+static const int64_t most_step = INT64_C(1000000000000000);
 enum {
     CONFIG_MOST = 8 << 20, /* bytes of config.json and of a manifest */
     REPORT_MOST = 1 << 20, /* bytes of errors/rank_<r>.json */
@@ -277,7 +278,9 @@ typedef struct evaluation_sums {
     runs_facts *f;
     runs_curves *curves;
     figures_known known;
-    int64_t n; /* evaluations so far */
+    int64_t n;         /* evaluations so far */
+    int64_t until;     /* later steps are left out */
+    double least_loss; /* NAN: none */
 } evaluation_sums;
 
 static bool field_there(const rd_runs_field *f, int n, const char *key)
@@ -295,6 +298,8 @@ static void choose_figure(evaluation_sums *e, const rd_runs_field *f, int n)
     const bool text = field_there(f, n, "perplexity");
     (void)snprintf(e->f->figure, sizeof e->f->figure, "loss");
     e->f->higher = false;
+    const char *monitor = json_string_value(json_object_get(e->f->config, "best_monitor"));
+    if (monitor && !strcmp(monitor, "loss")) return;
     for (int i = 0; i < e->known.n; i++) {
         const rd_figure *k = &e->known.at[i];
         if (!field_there(f, n, k->name) || (text && !strcmp(k->name, "accuracy"))) continue;
@@ -308,9 +313,10 @@ static void on_evaluation(void *ctx, const rd_runs_field *f, int n)
 {
     evaluation_sums *e = ctx;
     const double step = rd_runs_number(f, n, "step");
-    if (!(step >= 0.0 && step <= 1e15)) return;
+    if (!(step >= 0.0 && step <= (double)e->until)) return;
     if (e->n++ == 0) choose_figure(e, f, n);
-    const double v = rd_runs_number(f, n, e->f->figure);
+    const double v = rd_runs_number(f, n, e->f->figure), loss = rd_runs_number(f, n, "loss");
+    if (!(loss >= e->least_loss)) e->least_loss = loss;
     if (isnan(v)) return;
     e->f->last = v;
     if (e->curves) runs_curve_add(&e->curves->figure, step, v);
@@ -329,7 +335,7 @@ static void read_metrics(runs_facts *f, runs_curves *curves)
                        .n_starts = read_starts(f->folder, start),
                        .before = (double)NAN,
                        .least = (double)NAN};
-    evaluation_sums e = {.f = f, .curves = curves};
+    evaluation_sums e = {.f = f, .curves = curves, .until = most_step, .least_loss = (double)NAN};
     path_in(f->folder, "metrics.jsonl", path);
     if (each_line(path, on_training, &t) > 0)
         read_damage(f, "metrics.jsonl has lines that are not whole");
@@ -347,6 +353,18 @@ static void read_metrics(runs_facts *f, runs_curves *curves)
     runs_curve_end(&curves->loss);
     runs_curve_end(&curves->figure);
     runs_curve_end(&curves->rate);
+}
+
+double runs_best_until(const runs_facts *f, int64_t step, double *loss)
+{
+    char path[4400];
+    runs_facts part = {.config = f->config, .best = (double)NAN};
+    evaluation_sums e = {.f = &part, .until = step, .least_loss = (double)NAN};
+    path_in(f->folder, "eval/metrics.jsonl", path);
+    figures_of(&part, &e.known);
+    (void)each_line(path, on_evaluation, &e);
+    *loss = e.least_loss;
+    return part.best;
 }
 
 /* ---- run.log and errors/ ---- */
@@ -399,6 +417,15 @@ static bool begins_start(const char *s, const char *end)
     return p && p < end && *p >= '0' && *p <= '9' && memchr(p, ':', (size_t)(end - p));
 }
 
+/* Copies the word that s begins with, "max_steps". */
+static void log_word(const char *s, const char *end, char out[24])
+{
+    size_t n = 0;
+    while (s + n < end && n < 23 && ((s[n] >= 'a' && s[n] <= 'z') || s[n] == '_')) n++;
+    memcpy(out, s, n);
+    out[n] = '\0';
+}
+
 /* How the last start ended, by run.log. */
 static void read_log_end(runs_facts *f)
 {
@@ -409,13 +436,16 @@ static void read_log_end(runs_facts *f)
     f->state = RUNS_UNKNOWN;
     if (!text) return;
     bool started = n == LOG_TAIL; /* a line of a start may be before this part */
+    char done_by[sizeof f->end] = "";
     for (const char *s = text; s < text + n;) {
         const char *end = memchr(s, '\n', (size_t)(text + n - s)), *p, *found;
         if (!end) end = text + n;
         p = log_text(s, end);
         if (begins_start(p, end)) {
+            if (f->state == RUNS_DONE) (void)snprintf(done_by, sizeof done_by, "%s", f->end);
             started = true;
             f->state = RUNS_UNKNOWN;
+            f->end[0] = '\0';
             f->to_step = -1;
         } else if (log_after(p, end, "optimizer: ")) {
             found = memmem(p, (size_t)(end - p), "up to step ", 11);
@@ -428,10 +458,19 @@ static void read_log_end(runs_facts *f)
                 if (*found != ',') number[k++] = *found;
             number[k] = '\0';
             if (k > 0 && k < 17) f->to_step = strtoll(number, NULL, 10);
-        } else if (log_after(p, end, "done: step ") || log_after(p, end, "nothing to do: step ")) {
+        } else if (log_after(p, end, "done: step ")) {
             f->state = RUNS_DONE;
+            found = memmem(p, (size_t)(end - p), ", ended by ", 11);
+            log_word(found ? found + 11 : end, end, f->end);
+        } else if (log_after(p, end, "nothing to do: ")) {
+            f->state = RUNS_DONE;
+            (void)snprintf(f->end, sizeof f->end, "%s", done_by);
         } else if (log_after(p, end, "stopped on request at step ")) {
             f->state = RUNS_STOPPED;
+            (void)snprintf(f->end, sizeof f->end, "request");
+        } else if ((found = log_after(p, end, "stopped by "))) {
+            f->state = RUNS_STOPPED;
+            log_word(found, end, f->end);
         } else if ((found = log_after(p, end, "run_dist: error: "))) {
             f->state = RUNS_FAILED;
             read_printable(found, (size_t)(end - found), f->why, sizeof f->why);
@@ -469,6 +508,7 @@ static void read_reports(runs_facts *f)
     path_in(f->folder, best, path);
     json_t *o = read_object(path, REPORT_MOST, &there);
     f->state = RUNS_FAILED;
+    f->end[0] = '\0';
     const char *why = json_string_value(json_object_get(o, "message"));
     const json_int_t code = json_integer_value(json_object_get(o, "exit_code"));
     if (code > 0 && code < 256) f->exit_code = (int)code;
@@ -607,6 +647,7 @@ rd_code runs_read(const char *folder, const char *name, runs_facts *out, runs_cu
     read_reports(out);
     if (rd_logdir_in_use(folder)) {
         out->state = RUNS_RUNNING;
+        out->end[0] = '\0';
         out->exit_code = 0;
         out->why[0] = '\0';
     }

@@ -51,8 +51,8 @@ static void show_end(const runs_facts *f, rd_strbuf *b, int width)
     if (f->to_step > 0) (void)snprintf(steps, sizeof steps, " of %" PRId64, f->to_step);
     show_date(f->started, begun);
     show_date(f->last_time, ended);
-    (void)snprintf(text, sizeof text, "%s%s%s", runs_state_name(f->state), f->why[0] ? ": " : "",
-                   f->why);
+    (void)snprintf(text, sizeof text, "%s%s%s%s%s", runs_state_name(f->state),
+                   f->end[0] ? " by " : "", f->end, f->why[0] ? ": " : "", f->why);
     show_line(b, "state", text, width);
     if (f->step >= 0) {
         int n = snprintf(text, sizeof text, "step %" PRId64 "%s in %s", f->step, steps,

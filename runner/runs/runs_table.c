@@ -45,16 +45,26 @@ static bool one_figure(const runs_list *l)
     return first != NULL;
 }
 
+/* Did something other than the length that was asked for, or a request, end the run? */
+static bool end_is_early(const runs_facts *f)
+{
+    static const char *const usual[] = {"", "max_steps", "num_epochs", "max_epochs", "request"};
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+        if (!strcmp(f->end, usual[i])) return false;
+    return true;
+}
+
 static void cell_fixed(const runs_facts *f, int column, bool figure, rd_strbuf *b)
 {
     char text[32];
     switch (column) {
     case 0:
-        rd_strbuf_puts(b, f->name);
+        rd_strbuf_printf(b, "%s%s", f->best_of_all ? "* " : "", f->name);
         break;
     case 1:
         rd_strbuf_puts(b, runs_state_name(f->state));
         if (f->state == RUNS_FAILED && f->exit_code > 0) rd_strbuf_printf(b, " %d", f->exit_code);
+        if (end_is_early(f)) rd_strbuf_printf(b, " %s", f->end);
         break;
     case 2:
         if (f->step < 0)
@@ -280,7 +290,7 @@ void runs_table_csv(const runs_list *l, rd_strbuf *b)
         rd_strbuf_puts(b, ",");
         rd_printable_csv(b, keys[k], false);
     }
-    rd_strbuf_puts(b, ",why\n");
+    rd_strbuf_puts(b, ",ended_by,why\n");
     for (int r = 0; r < l->n; r++) {
         for (int c = 0; c < CSV_COLUMNS; c++) {
             json_t *v = runs_value(&l->at[r], csv_columns[c]);
@@ -292,7 +302,7 @@ void runs_table_csv(const runs_list *l, rd_strbuf *b)
             rd_strbuf_puts(b, ",");
             csv_value(b, json_object_get(l->at[r].config, keys[k]));
         }
-        rd_strbuf_puts(b, ",");
+        rd_strbuf_printf(b, ",%s,", l->at[r].end);
         rd_printable_csv(b, l->at[r].why, false);
         rd_strbuf_puts(b, "\n");
     }
@@ -301,10 +311,10 @@ void runs_table_csv(const runs_list *l, rd_strbuf *b)
 
 json_t *runs_json(const runs_facts *f)
 {
-    static const char *const more[] = {"last", "why", "per_s"};
+    static const char *const more[] = {"last", "why", "per_s", "ended_by"};
     json_t *o = json_object();
     rd_strbuf folder = {0};
-    for (int c = 0; c < CSV_COLUMNS + 3; c++) {
+    for (int c = 0; c < CSV_COLUMNS + 4; c++) {
         const char *key = c < CSV_COLUMNS ? csv_columns[c] : more[c - CSV_COLUMNS];
         json_t *v = runs_value(f, key);
         (void)json_object_set_new(o, key, v ? v : json_null());

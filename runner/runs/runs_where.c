@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const columns[] = {"run",  "state",     "steps",  "time", "best",
-                                      "loss", "best_step", "figure", "last", "started",
-                                      "why",  "exit_code", "per_s"};
+static const char *const columns[] = {"run",  "state",     "steps",  "time",    "best",
+                                      "loss", "best_step", "figure", "last",    "started",
+                                      "why",  "exit_code", "per_s",  "ended_by"};
 enum { N_COLUMNS = sizeof columns / sizeof *columns };
 
 static json_t *real_or_none(double v)
@@ -55,6 +55,8 @@ json_t *runs_value(const runs_facts *f, const char *key)
         return f->exit_code ? json_integer(f->exit_code) : NULL;
     case 12:
         return real_or_none(f->units_per_s);
+    case 13:
+        return f->end[0] ? json_string(f->end) : NULL;
     }
     json_t *v = json_object_get(f->config, key);
     return json_is_null(v) ? NULL : json_incref(v);

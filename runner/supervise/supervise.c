@@ -18,6 +18,7 @@
 #include "rd/supervise.h"
 #include "rd/checkpoint.h"
 #include "rd/clock.h"
+#include "rd/environment.h"
 #include "rd/file.h"
 #include "rd/home_path.h"
 #include "rd/log.h"
@@ -118,7 +119,7 @@ static rd_log *supervise_log(supervisor *s)
  * TERM itself exits with 1, whatever its ranks did. */
 static bool stopped_on_request(const supervisor *s, double begin_s)
 {
-    static const char message[] = "stopped on request at step ";
+    static const char *const message[] = {"stopped on request at step ", "stopped by "};
     char path[4200], tail[2048];
     const char *kind;
     struct stat at;
@@ -135,7 +136,9 @@ static bool stopped_on_request(const supervisor *s, double begin_s)
     while (n > 0 && tail[n - 1] == '\n') n--;
     tail[n] = '\0';
     const char *last = strrchr(tail, '\n');
-    return strncmp(last ? last + 1 : tail, message, sizeof message - 1) == 0;
+    last = last ? last + 1 : tail;
+    return !strncmp(last, message[0], strlen(message[0])) ||
+           !strncmp(last, message[1], strlen(message[1]));
 }
 
 /* Waits until no process locks the folder: a rank on another host may outlive its launcher for a
@@ -312,6 +315,14 @@ static rd_code open_line(supervisor *s, rd_status *st)
     return s->cli->drop_dead_hosts ? launch_hosts(&s->line, st) : st->code;
 }
 
+/* Hands the time of the first start to all starts, for max_hours. */
+static void set_job_start(void)
+{
+    char now[40];
+    (void)snprintf(now, sizeof now, "%.3f", rd_wall_s());
+    (void)setenv(RD_JOB_START, now, 0);
+}
+
 int rd_supervise(const rd_cli *cli)
 {
     supervisor s = {.cli = cli, .pause_s = cli->restart_delay};
@@ -322,6 +333,7 @@ int rd_supervise(const rd_cli *cli)
     s.child.own_launcher = s.line.own_launcher;
     s.step = rd_ckpt_newest_step(s.logdir);
     child_prepare();
+    set_job_start();
     for (;;) {
         const int64_t begin_ns = rd_now_ns();
         code = one_start(&s, &st);

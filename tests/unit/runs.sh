@@ -37,7 +37,9 @@ expect "--watch shows the end, and ends" 0 'deep/c  *stopped' tail -n 3 watch.ou
 expect "done, steps, best BLEU with its step" 0 '^a,done,,20,[0-9.]*,BLEU,[0-9.]*,[0-9]*,' row a
 expect "a run without evaluation has its loss" 0 '^b,done,,20,[0-9.]*,train loss,' row b
 expect "stopped" 0 '^deep/c,stopped,,' row deep/c
-expect "only keys that differ are columns" 0 'started,eval_frequency,learning_rate,source_file_eval,target_file_eval,why$' \
+expect "what ended them" 0 '^a,num_epochs b,num_epochs deep/c,request $' eval \
+    "runs --format=json | sed -n 's/.*\"run\": \"\(.*\)\",/\1/p; s/.*\"ended_by\": \"\(.*\)\".*/,\1/p' | paste -sd' ' | sed 's/ ,/,/g; s/$/ /'"
+expect "only keys that differ are columns" 0 'started,eval_frequency,learning_rate,source_file_eval,target_file_eval,ended_by,why$' \
     runs --format=csv
 want=$(sed -n 's/.*"BLEU":\([0-9.]*\).*/\1/p' logs/a/eval/metrics.jsonl | sort -g | tail -n 1)
 expect "the best is the largest of eval/metrics.jsonl" 0 "$want" row a
