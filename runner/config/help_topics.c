@@ -79,6 +79,7 @@ static row logdir[] = {
     {"`model-<step>.npz`",
      "checkpoint: weights and optimizer state by name; the newest 5 are kept"},
     {"`best-<step>.npz`", "`train_eval`: the best checkpoint by the config's metric, else by loss"},
+    {"`top-<step>.npz`", "with `checkpoint_keep_best`: the next best checkpoints"},
     {"`average-<step>.npz`", "`average`: the mean of checkpoints"},
     {"`checkpoint`", "the name of the newest complete checkpoint"},
     {"`eval/`", "of evaluations: `metrics.jsonl`, events; `eval` of images: predictions, classes, "

@@ -352,10 +352,10 @@ static rd_code checkpoint_load(const char *path, rd_ckpt *out, bool *newer, rd_s
 
 bool rd_ckpt_renamed(const rd_ckpt *c, int64_t *named)
 {
-    static const char *const prefix[] = {"model", "best", "average"};
+    static const char *const prefix[] = {"model", "best", "top", "average"};
     const char *slash = strrchr(c->path, '/');
     *named = -1;
-    for (int i = 0; i < 3 && *named < 0; i++)
+    for (int i = 0; i < 4 && *named < 0; i++)
         *named = rd_ckpt_step_of(slash ? slash + 1 : c->path, prefix[i]);
     return *named >= 0 && *named != c->step;
 }

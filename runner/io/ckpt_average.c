@@ -11,8 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char prefix_model[] = "model";
-static const char prefix_best[] = "best";
+/* Of the same step the first one counts. */
+static const char *const parent_prefix[] = {"model", "best", "top"};
+enum { PARENT_KINDS = 3 };
 
 /* Fills the evaluation of a checkpoint from its manifest. */
 static void read_figure(const json_t *meta, rd_ckpt_parent *p)
@@ -27,30 +28,35 @@ static void read_figure(const json_t *meta, rd_ckpt_parent *p)
     p->higher_is_better = json_is_true(json_object_get(e, "higher_is_better"));
 }
 
-/* Lists the files of the folder, the newest first: those of model, and with `best` a best file
- * whose step has no model file. */
+/* Lists the files of the folder, the newest first: those of model, and with `best` the best and top
+ * files whose step has no model file. */
 static rd_code list_parents(const char *dir, bool best, rd_ckpt_parent **out, int *n, rd_status *st)
 {
-    rd_ckpt_list l[2] = {{0}};
+    rd_ckpt_list l[PARENT_KINDS] = {{0}};
+    int at[PARENT_KINDS] = {0}, total = 0;
     *n = 0;
-    RD_TRY(rd_ckpt_list_new(dir, prefix_model, &l[0], st));
-    if (best) RD_TRY(rd_ckpt_list_new(dir, prefix_best, &l[1], st));
-    *out = calloc((size_t)(l[0].n + l[1].n) + 1, sizeof **out);
+    for (int k = 0; k < (best ? PARENT_KINDS : 1); k++) {
+        RD_TRY(rd_ckpt_list_new(dir, parent_prefix[k], &l[k], st));
+        total += l[k].n;
+    }
+    *out = calloc((size_t)total + 1, sizeof **out);
     if (!*out) {
         rd_fail(st, RD_EENV, "out of memory while listing log folder '%s'", dir);
         goto done;
     }
-    for (int a = 0, b = 0; a < l[0].n || b < l[1].n;) {
-        const bool model = b >= l[1].n || (a < l[0].n && l[0].step[a] >= l[1].step[b]);
-        const int64_t step = model ? l[0].step[a++] : l[1].step[b++];
+    for (int i = 0; i < total; i++) {
+        int kind = -1;
+        for (int k = 0; k < PARENT_KINDS; k++)
+            if (at[k] < l[k].n && (kind < 0 || l[k].step[at[k]] > l[kind].step[at[kind]])) kind = k;
+        const int64_t step = l[kind].step[at[kind]++];
         if (*n > 0 && (*out)[*n - 1].step == step) continue;
         (*out)[*n].step = step;
         (void)snprintf((*out)[*n].name, sizeof(*out)->name, "%s-%" PRId64 ".npz",
-                       model ? prefix_model : prefix_best, step);
+                       parent_prefix[kind], step);
         ++*n;
     }
 done:
-    for (int k = 0; k < 2; k++) rd_ckpt_list_release(&l[k]);
+    for (int k = 0; k < PARENT_KINDS; k++) rd_ckpt_list_release(&l[k]);
     return st->code;
 }
 
@@ -219,7 +225,7 @@ static json_t *mean_manifest(const mean *m, const rd_ckpt_parent *p, int n, bool
     static const char *const gone[] = {"arrays",    "step",        "format_version", "plateau",
                                        "patience",  "restore_due", "eval_due",       "evaluation",
                                        "best_step", "best",        "best_before",    "best_measure",
-                                       "optimizer", NULL};
+                                       "top",       "ended_by",    "optimizer",      NULL};
     json_t *meta = json_copy(m->meta), *parents = json_array();
     for (int k = 0; gone[k] && meta; k++) (void)json_object_del(meta, gone[k]);
     for (int i = 0; i < n; i++) {
@@ -260,7 +266,9 @@ rd_code rd_ckpt_average(const char *dir, int n, bool best, rd_ckpt_parent **out,
                 "'%s' has %d checkpoint%s%s, and --%s=%d needs %d; train with a larger "
                 "checkpoint_keep (0: all)%s, or average fewer",
                 dir, n_found, n_found == 1 ? "" : "s",
-                best ? " that were evaluated (checkpoint_steps in train_eval mode)" : "",
+                best ? " that were evaluated (checkpoint_steps or checkpoint_keep_best in "
+                       "train_eval mode)"
+                     : "",
                 best ? "best" : "last", n, n, best ? " and checkpoint_steps" : "");
         goto done;
     }

@@ -115,6 +115,14 @@ int64_t rd_ckpt_newest_step(const char *dir)
     return newest;
 }
 
+bool rd_ckpt_rename(const char *dir, const char *from, const char *to, int64_t step)
+{
+    char was[4096], now[4096];
+    rd_status st = {0};
+    return rd_ckpt_path(dir, from, step, was, &st) == RD_OK &&
+           rd_ckpt_path(dir, to, step, now, &st) == RD_OK && rename(was, now) == 0;
+}
+
 void rd_ckpt_remove(const char *dir, const char *prefix, int64_t step)
 {
     char path[4096];

@@ -6,9 +6,10 @@
 
 #include <math.h>
 
-void patience_update(run_patience *p, double value, bool higher_is_better)
+void patience_update(run_patience *p, double value, bool higher_is_better, double min_delta)
 {
-    const bool better = !p->has_best || (higher_is_better ? value > p->best : value < p->best);
+    const bool better = !p->has_best || (higher_is_better ? value > p->best + min_delta
+                                                          : value < p->best - min_delta);
     if (isfinite(value) && better) {
         *p = (run_patience){.best = value, .has_best = true};
         return;

@@ -4,9 +4,9 @@
 
 #include "run.h"
 
-/* Counts a regular evaluation. It improves on the best one if its figure is better, by however
- * little. NaN improves on nothing. */
-void patience_update(run_patience *p, double value, bool higher_is_better);
+/* Counts a regular evaluation. It improves on the best one if its figure is better by more than
+ * min_delta (0: by however little). NaN improves on nothing. */
+void patience_update(run_patience *p, double value, bool higher_is_better, double min_delta);
 
 /* Does this evaluation end the training: are there stop_patience evaluations in a row without an
  * improvement, and has the training reached min_steps, min_samples and min_epochs? epochs: number

@@ -7,6 +7,7 @@
 #include "resume.h"
 #include "device.h"
 #include "finite.h"
+#include "keep_best.h"
 #include "meaning.h"
 #include "progress.h"
 #include "replicas.h"
@@ -173,6 +174,7 @@ static json_t *resume_describe(const rd_run *r)
             (void)json_object_set_new(m, trouble[i].key, json_integer(trouble[i].value));
     if (p->eval_bad) (void)json_object_set_new(m, "evaluation_not_finite", json_true());
     if (p->eval_due) (void)json_object_set_new(m, "eval_due", json_true());
+    if (p->n_top > 0) (void)json_object_set_new(m, "top", keep_best_describe(p));
     if (r->ended_by) (void)json_object_set_new(m, "ended_by", json_string(r->ended_by));
     if (r->schedule_config.has_plateau)
         (void)json_object_set_new(
@@ -236,6 +238,14 @@ done:
     return st->code;
 }
 
+/* The file of an earlier best checkpoint stays as one of the best, or goes. */
+static void best_leaves(const rd_run *r, int64_t step)
+{
+    if (step < 0 || !keep_best_has(&r->progress, step) ||
+        !rd_ckpt_rename(r->cli->logdir, "best", "top", step))
+        rd_ckpt_remove(r->cli->logdir, "best", step);
+}
+
 rd_code run_save_best(rd_run *r, double value, rd_status *st)
 {
     run_progress *p = &r->progress;
@@ -251,8 +261,8 @@ rd_code run_save_best(rd_run *r, double value, rd_status *st)
         return st->code;
     }
     /* A kill may have come between an earlier save and its removal. Files of other series stay. */
-    if (p->best_before != p->step) rd_ckpt_remove(r->cli->logdir, "best", p->best_before);
-    if (before != p->step) rd_ckpt_remove(r->cli->logdir, "best", before);
+    if (p->best_before != p->step) best_leaves(r, p->best_before);
+    if (before != p->step) best_leaves(r, before);
     return st->code;
 }
 
@@ -484,6 +494,7 @@ static void keep_series(rd_run *r, const json_t *m)
                 r->progress.best_step, rd_strbuf_str(&keys));
         r->progress.best = 0.0;
         r->progress.best_step = r->progress.best_before = -1;
+        r->progress.n_top = 0;
         r->progress.plateau.has_best = false;
         r->progress.plateau.best = 0.0;
         r->progress.plateau.wait = 0;
@@ -633,6 +644,7 @@ static void take_progress(rd_run *r, const rd_ckpt *c)
         .restore_due = json_is_true(json_object_get(m, "restore_due")),
         .evaluated = {.step = -1}};
     r->progress.state_updates = meta_int(m, "state_updates", r->progress.updates);
+    keep_best_take(&r->progress, json_object_get(m, "top"));
     if (!r->train_data) return;
     const bool few = take_parts(&r->progress, m);
     take_sums(&r->progress, m);

@@ -59,6 +59,7 @@ typedef struct run_config {
     int64_t num_epochs;
     int64_t max_epochs, max_samples; /* 0: no limit */
     int64_t stop_patience;           /* 0: no early stopping */
+    double stop_min_delta;
     int64_t min_epochs, min_steps, min_samples;
     double max_hours; /* 0: no limit */
     run_hours max_hours_from;
@@ -110,7 +111,7 @@ typedef struct run_config {
     const char *init_from;
     bool init_allow_missing;
     int64_t checkpoint_steps; /* 0: by time alone */
-    int64_t checkpoint_keep;
+    int64_t checkpoint_keep, checkpoint_keep_best;
     bool reset_optimizer;
     int64_t nonfinite_limit;
     double divergence_limit;
@@ -179,6 +180,13 @@ typedef struct run_spikes {
     double x[RUN_SPIKES];
 } run_spikes;
 
+/* One of the best evaluations so far; see keep_best.h. */
+enum { RUN_TOP = 64 };
+typedef struct run_top {
+    int64_t step;
+    double value;
+} run_top;
+
 /* Largest number of parts of an epoch (rd_order_part), the present one included. */
 enum { RUN_PARTS = 256 };
 
@@ -227,6 +235,9 @@ typedef struct run_progress {
      * step. */
     bool restore_due;
     run_evaluated evaluated; /* the last one */
+    /* the best evaluations, the best one first, with checkpoint_keep_best; rank 0 */
+    int n_top;
+    run_top top[RUN_TOP]; /* [n_top] */
 } run_progress;
 
 typedef struct exchange exchange;

@@ -73,6 +73,8 @@ static const rd_option run_rows[] = {
     RD_OPT_INT(run_config, stop_patience, stop_patience, "0", 0, 1e9,
                "early stopping in train_eval mode: training ends when this number of evaluations "
                "in a row were not better than the best one (best_monitor); 0: never"),
+    RD_OPT_REAL(run_config, stop_min_delta, stop_min_delta, "0", 0, 1e9,
+                "for stop_patience, a figure is better only if it is better by more than this"),
     RD_OPT_INT(run_config, min_epochs, min_epochs, "0", 0, 1e9,
                "number of epochs before which stop_patience does not end the training"),
     RD_OPT_INT(run_config, min_steps, min_steps, "0", 0, 1e15,
@@ -199,6 +201,9 @@ static const rd_option run_rows[] = {
                "eval_epochs nothing else is; 0: by time alone"),
     RD_OPT_INT(run_config, checkpoint_keep, checkpoint_keep, "5", 0, 1000000,
                "number of periodic checkpoints to keep; 0: all"),
+    RD_OPT_INT(run_config, checkpoint_keep_best, checkpoint_keep_best, "1", 1, RUN_TOP,
+               "train_eval mode: number of best evaluated checkpoints to keep, by best_monitor: "
+               "the best one as best-<step>.npz, the others as top-<step>.npz"),
     RD_OPT_BOOL(run_config, reset_optimizer, reset_optimizer, "false",
                 "reset the optimizer's state when a checkpoint is resumed (needed after a change "
                 "of optimizer)"),

@@ -5,6 +5,7 @@
  * best weights are restored, if the rate fell and plateau_restore is set. So the file of a step
  * holds the weights that were evaluated, and its manifest says that a start from it begins with
  * the restore. */
+#include "keep_best.h"
 #include "patience.h"
 #include "recorder.h"
 #include "resume.h"
@@ -37,6 +38,26 @@ static bool apply_plateau(trainer *t, const eval_result *v)
     return true;
 }
 
+/* Rank 0: keeps the checkpoint of an evaluation that is among the best, and removes the one that no
+ * longer is. The best one is saved elsewhere. */
+static void keep_top(trainer *t, const rd_figure *now, bool best)
+{
+    rd_run *r = t->run;
+    rd_status own = {0};
+    bool in;
+    if (r->config.checkpoint_keep_best <= 1) return;
+    const int64_t leaves = keep_best_add(&r->progress, r->config.checkpoint_keep_best, now->value,
+                                         now->higher_is_better, &in);
+    if (in && !best && rd_logdir_check(r->cli->logdir, r->lock, &own) == RD_OK) {
+        recorder_flush(t->records);
+        (void)run_save(r, "top", 0, &own);
+    }
+    if (own.code != RD_OK)
+        rd_warn(r->log, "%s; training goes on", own.msg);
+    else
+        rd_ckpt_remove(r->cli->logdir, "top", leaves);
+}
+
 /* Rank 0: reports an evaluation and saves the best checkpoint. Fails if the log folder is another
  * one now. what: the figure that is not finite, if there is one. */
 static rd_code record_evaluation(trainer *t, eval_result *v, const char *what, rd_status *st)
@@ -64,6 +85,7 @@ static rd_code record_evaluation(trainer *t, eval_result *v, const char *what, r
         goto done;
     }
     if (v->classes) recorder_evaluation(t->records, r->progress.step, &now);
+    keep_top(t, &now, v->best);
     if (v->best) {
         recorder_flush(t->records); /* a resume may begin here and write later lines only */
         RD_TRY(rd_logdir_check(r->cli->logdir, r->lock, st));
@@ -85,7 +107,8 @@ static void follow_evaluation(trainer *t, const eval_result *v, bool regular)
     const rd_figure f = eval_best_figure(r, v);
     at->evaluated = (run_evaluated){at->step, f, v->loss};
     if (!regular) return;
-    patience_update(&at->patience, at->eval_bad ? NAN : f.value, f.higher_is_better);
+    patience_update(&at->patience, at->eval_bad ? NAN : f.value, f.higher_is_better,
+                    r->config.stop_min_delta);
     if (apply_plateau(t, v)) at->restore_due = r->schedule_config.plateau_restore;
     at->patience.stopped = patience_ends(&r->config, at,
                                          (double)at->epoch + stepper_epoch_share(&t->stepper));

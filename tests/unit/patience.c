@@ -19,7 +19,7 @@ static bool count(const rd_schedule_config *c, rd_plateau *p, run_patience *s, d
                   int64_t step)
 {
     const rd_schedule_point at = {.step = step, .n_ranks = 1, .multiplier = p->factor};
-    patience_update(s, value, false);
+    patience_update(s, value, false, 0.0);
     return rd_plateau_update(c, p, value, false, rd_schedule_rate(c, &at),
                              rd_schedule_warming(c, &at));
 }
@@ -56,22 +56,22 @@ static void test_strict(void **state)
 {
     run_patience p = {0};
     (void)state;
-    patience_update(&p, NAN, false);
+    patience_update(&p, NAN, false, 0.0);
     assert_false(p.has_best);
     assert_int_equal(p.wait, 1);
-    patience_update(&p, 1.0, false);
+    patience_update(&p, 1.0, false, 0.0);
     assert_int_equal(p.wait, 0);
-    patience_update(&p, 1.0, false);
-    patience_update(&p, NAN, false);
-    patience_update(&p, INFINITY, false);
+    patience_update(&p, 1.0, false, 0.0);
+    patience_update(&p, NAN, false, 0.0);
+    patience_update(&p, INFINITY, false, 0.0);
     assert_int_equal(p.wait, 3);
-    patience_update(&p, nextafter(1.0, 0.0), false);
+    patience_update(&p, nextafter(1.0, 0.0), false, 0.0);
     assert_int_equal(p.wait, 0);
     p = (run_patience){0};
-    patience_update(&p, 1.0, true);
-    patience_update(&p, nextafter(1.0, 0.0), true);
+    patience_update(&p, 1.0, true, 0.0);
+    patience_update(&p, nextafter(1.0, 0.0), true, 0.0);
     assert_int_equal(p.wait, 1);
-    patience_update(&p, nextafter(1.0, 2.0), true);
+    patience_update(&p, nextafter(1.0, 2.0), true, 0.0);
     assert_int_equal(p.wait, 0);
     assert_true(p.best > 1.0);
 }
