@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Makes beam_width work. Only beam search uses it. The flag --beam_width also selects beam search;
- * the key in a file only gets a note. */
+ * --set beam_width is refused; the key in a file only gets a note. */
 static rd_code beam_search(rd_config *c, const rd_cli *cli, char note[256], rd_status *st)
 {
     const int type = rd_config_choice(c, "decoder_type");
@@ -19,11 +19,16 @@ static rd_code beam_search(rd_config *c, const rd_cli *cli, char note[256], rd_s
         (void)snprintf(note, 256, "decoder_type is beam_search, from --beam_width");
         return rd_config_put(c, "decoder_type", json_string("beam_search"), "--beam_width", st);
     }
-    if (cli->mode_bit & (RD_MODE_INFER | RD_MODE_EVAL | RD_MODE_TRAIN_EVAL))
-        (void)snprintf(note, 256,
+    if (!(cli->mode_bit & (RD_MODE_INFER | RD_MODE_EVAL | RD_MODE_TRAIN_EVAL))) return RD_OK;
+    if (!strcmp(rd_config_where(c, "beam_width"), "--set") && !cli->allow_unknown_keys)
+        return rd_fail(st, RD_EUSAGE,
                        "beam_width %.0f has no effect while decoder_type is %.64s; add --set "
-                       "decoder_type=beam_search",
+                       "decoder_type=beam_search, or leave beam_width out",
                        width, json_string_value(rd_config_get(c, "decoder_type")));
+    (void)snprintf(note, 256,
+                   "beam_width %.0f has no effect while decoder_type is %.64s; add --set "
+                   "decoder_type=beam_search",
+                   width, json_string_value(rd_config_get(c, "decoder_type")));
     return RD_OK;
 }
 
@@ -235,7 +240,7 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
         if (st->code == RD_OK) (void)model_keys(*out, st);
         if (st->code == RD_OK) (void)beam_search(*out, cli, note, st);
         if (st->code == RD_OK) (void)check_owners(*out, &notices, st);
-        if (st->code == RD_OK) rd_partner_notes(*out, cli, &notices);
+        if (st->code == RD_OK) (void)rd_partner_notes(*out, cli, &notices, st);
     }
     RD_TRY(rd_comm_agree(comm, st));
     for (const char *s = rd_strbuf_str(&notices); *s; s += strcspn(s, "\n"), s += *s == '\n')

@@ -1,8 +1,11 @@
 /* partners.c -- keys that are set and have no effect, because the key that they belong to is not
- * set so.
+ * set so, or because the mode or the kind of model never reads them.
  *
- * Each rule has keys, their partner, and the words of the partner with which the keys count. The
- * user gets one note per rule. A note, and no failure: OpenSeq2Seq's configs carry such keys. */
+ * Each rule has keys, their partner, and the words of the partner with which the keys count. Keys
+ * of --set are refused: the user has just asked for what they do. Keys of a file get one note for
+ * each rule, and no failure: OpenSeq2Seq's configs carry such keys, and one file serves several
+ * modes. */
+#include "rd/model.h"
 #include "rd/modes.h"
 
 #include <string.h>
@@ -21,6 +24,23 @@ static const struct partner_rule {
     {{"bahdanau_normalize"}, {"attention_type"}, {"bahdanau"}, RUNS},
     {{"num_groups"}, {"encoder_cell_type", "decoder_cell_type"}, {"glstm"}, RUNS},
     {{"length_penalty"}, {"decoder_type"}, {"beam_search"}, DECODES},
+    {{"sampling_temperature", "sampling_top_k", "sampling_top_p"},
+     {"decoder_type"},
+     {"sampling"},
+     DECODES | RD_MODE_EVAL | RD_MODE_TRAIN_EVAL},
+    {{"shortlist_k"}, {"shortlist_file"}, {NULL}, DECODES | RD_MODE_EVAL | RD_MODE_TRAIN_EVAL},
+    {{"proj_size"}, {"encoder_cell_type", "decoder_cell_type"}, {"lstm", "glstm"}, RUNS},
+    {{"max_positions"}, {"positions"}, {"learned"}, RUNS},
+    {{"label_smoothing_form"}, {"label_smoothing"}, {NULL}, TRAINS},
+    {{"subword_size"}, {"subword"}, {NULL}, RUNS},
+    {{"warmup_start"}, {"warmup_steps", "warmup_epochs"}, {NULL}, TRAINS},
+    {{"warmup_init_lr"}, {"inv_sqrt_form"}, {"fairseq"}, TRAINS},
+    {{"min_epochs", "min_steps", "min_samples", "stop_min_delta"},
+     {"stop_patience"},
+     {NULL},
+     RD_MODE_TRAIN_EVAL},
+    {{"max_hours_from"}, {"max_hours"}, {NULL}, TRAINS},
+    {{"tf32", "cuda_graphs", "cudnn_rnn", "allow_shared_gpu"}, {"device"}, {"auto", "cuda"}, RUNS},
     {{"weight_decay_all"}, {"weight_decay"}, {NULL}, TRAINS},
     {{"init_allow_missing"}, {"init_from"}, {NULL}, TRAINS},
     {{"affine_rotation", "affine_shift", "affine_shear", "affine_shear_unit", "affine_zoom",
@@ -105,6 +125,49 @@ static void note_rule(const rd_config *c, const struct partner_rule *r, rd_strbu
     rd_strbuf_puts(notes, "\n");
 }
 
+/* Notes the keys of a list (ended by NULL) that are set, with the reason. */
+static void note_keys(const rd_config *c, const char *const *keys, const char *why,
+                      rd_strbuf *notes)
+{
+    int n = 0;
+    for (int i = 0; keys[i]; i++)
+        if (is_changed(c, keys[i])) partner_key(c, keys[i], &n, notes);
+    if (n > 0) rd_strbuf_printf(notes, " %s no effect: %s\n", n == 1 ? "has" : "have", why);
+}
+
+/* Keys that only evaluations read, in a training without evaluations. The plateau rule has its own
+ * note. */
+static void note_mode(const rd_config *c, rd_strbuf *notes)
+{
+    static const char *const keys[] = {"stop_patience", "checkpoint_keep_best", NULL};
+    note_keys(c, keys, "mode train does not evaluate; --mode=train_eval does", notes);
+}
+
+/* Keys that only models of the other kind read. */
+static void note_kind(const rd_config *c, rd_strbuf *notes)
+{
+    static const char *const of_text[] = {"metric", "second_metric", "multi_reference",
+                                          "infer_batch_tokens", NULL},
+                             *const of_images[] = {"image_frequency", NULL};
+    const char *name = json_string_value(rd_config_get(c, "model"));
+    const rd_model_def *m = rd_model_find(name ? name : "");
+    if (m && m->unit) note_keys(c, of_text, "it is for text, and the model reads images", notes);
+    if (m && !m->unit) note_keys(c, of_images, "it is for images, and the model reads text", notes);
+}
+
+/* Fails with the first note that begins with "--set: ". */
+static rd_code refuse_set(const char *notes, rd_status *st)
+{
+    static const char set[] = "--set: ";
+    for (const char *s = notes; *s; s += strcspn(s, "\n"), s += *s == '\n')
+        if (!strncmp(s, set, sizeof set - 1))
+            return rd_fail(st, RD_EUSAGE,
+                           "%.*s; leave it out, or give what it needs; --allow_unknown_keys lets "
+                           "it pass",
+                           (int)strcspn(s, "\n"), s);
+    return RD_OK;
+}
+
 /* Decay is a policy of several keys, with a switch. Other policies read some of the keys, too. */
 static void note_decay(const rd_config *c, rd_strbuf *notes)
 {
@@ -148,13 +211,19 @@ static void note_location(const rd_config *c, rd_strbuf *notes)
     rd_strbuf_puts(notes, " has no effect: no path has a placeholder such as [DATA_LOCATION]\n");
 }
 
-void rd_partner_notes(const rd_config *c, const rd_cli *cli, rd_strbuf *notes)
+rd_code rd_partner_notes(const rd_config *c, const rd_cli *cli, rd_strbuf *notes, rd_status *st)
 {
+    const size_t before = notes->n;
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (rules[i].modes & (unsigned)cli->mode_bit) note_rule(c, &rules[i], notes);
     if (cli->mode_bit & TRAINS) {
         note_decay(c, notes);
         note_trace(c, cli, notes);
     }
+    if (cli->mode_bit & RD_MODE_TRAIN) note_mode(c, notes);
+    if (cli->mode_bit & RUNS) note_kind(c, notes);
+    if (!cli->allow_unknown_keys) (void)refuse_set(rd_strbuf_str(notes) + before, st);
+    /* One script may give data_location to several configs. */
     if (cli->mode_bit & RUNS) note_location(c, notes);
+    return st->code;
 }
