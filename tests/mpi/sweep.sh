@@ -36,6 +36,9 @@ expect "a grid: the table has the best on top" 0 '^\* learning_rate=0.01,encoder
 expect "each run is reported" 0 '^\[4/4\] .*: done, step 20, best loss [0-9.]*, ' cat whole.err
 expect "done before: nothing starts" 0 '^sweep: 4 runs, 4 of them over before, .*nothing to start' sweep whole "${grid[@]}"
 expect "four starts, no more" 0 '^4$' eval 'cat whole/*/run.log | grep -c "^run_dist [0-9]"'
+echo '{"runs": {' > whole/sweep.json
+expect "a damaged sweep.json: each run finds that it is done" 0 '^\[4/4\] .*: done, step 20' sweep whole "${grid[@]}"
+expect "and trains no more" 0 '^4$' eval 'cat whole/*/run.log | grep -c "^nothing to do: step 20"'
 expect "one more value: one more run" 0 '^\[5/6\]' sweep whole "${grid[@]/0.003/0.003,0.02}"
 rm -r whole/*0.02*
 expect "another length: each run goes on" 0 '^\[4/4\].* step 25' sweep whole "${grid[@]/20/25}"
