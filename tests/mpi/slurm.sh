@@ -64,6 +64,15 @@ expect "sbatch" 0 "" on env "RUN_DIST=$PROG" sbatch --wait --output "$work/batch
 expect "it has trained on two nodes" 0 "world: 4 ranks on 2 hosts" cat batch.txt
 expect "and says how it ended" 0 "start 1: run_dist ended with 0" cat batch.txt
 
+# A sweep: as a job array, and inside an allocation of two nodes.
+expect "the script of a sweep" 0 "array.sh is written: 2 tasks" "$PROG" "${args[@]}" --max_steps=4 "--logdir=$work/array" \
+    --sweep seed=1,2 "--sweep_slurm=$work/array.sh"
+expect "its array" 0 "" on sbatch --wait --output "$work/array-%a.txt" "$work/array.sh"
+expect "has trained both" 0 "^2$" eval 'cat "$work"/array/*/run.log | grep -c "^done: step 4"'
+expect "a sweep in an allocation" 0 "^\[4/4\] " on salloc -Q -N 2 --ntasks-per-node=1 "$PROG" "${args[@]}" --max_steps=4 \
+    "--logdir=$work/inside" --sweep seed=1,2,3,4
+expect "two runs at a time" 0 "2 at a time on 2 nodes of Slurm" cat inside/sweep.log
+
 # A preempted job: its tasks receive TERM, as in a partition with a grace time. The job saves, ends with 75, and is
 # queued again.
 id=$(on "${sbatch[@]}" "${args[@]}" --max_steps=100000000 "--logdir=$work/long" | tail -n 1)
