@@ -18,7 +18,7 @@ sweep() { # FOLDER FLAGS...
     timeout 100 "$PROG" --config_file=toy.json --mode=train_eval --set best_monitor=loss --logdir="$dir" \
         --summary_frequency=5 "$@"
 }
-grid=(--sweep learning_rate=0.01,0.003 --sweep encoder_cell_units=4,8 --set eval_frequency=10 --max_steps=20)
+grid=(--sweep 'learning_rate=0.01,0.003' --sweep 'encoder_cell_units=4,8' --set eval_frequency=10 --max_steps=20)
 table() { # FOLDER: what must not depend on what happened on the way
     "$PROG" --mode=runs --logdir="$1" --format=json |
         awk '/"(run|state|steps|figure|best|best_step|ended_by|learning_rate|encoder_cell_units)":/'
@@ -53,7 +53,7 @@ expect "a folder that cannot be made" 3 '^\[1/2\] seed=2: done' sweep no --sweep
 expect "a sweep in the folder of a run" 2 "is the log folder of a run" sweep no/seed=2 --sweep seed=3,4
 
 # ---- kills ----
-long=(--sweep learning_rate=0.01,0.003 --sweep encoder_cell_units=4,8 --set eval_frequency=10 --max_steps=20
+long=(--sweep 'learning_rate=0.01,0.003' --sweep 'encoder_cell_units=4,8' --set eval_frequency=10 --max_steps=20
     --checkpoint_frequency=0)
 killed() { # FOLDER SECONDS WHOM FLAGS...: kills the sweep (9, INT), or its runs, after some time; then the command again
     local dir=$1 after=$2 whom=$3 pid status
@@ -72,7 +72,7 @@ killed() { # FOLDER SECONDS WHOM FLAGS...: kills the sweep (9, INT), or its runs
     echo "first $status, again $?"
 }
 moments="0.15:9 0.5:INT"
-[ "${CASES:-}" != all ] || moments=$(for i in 1 2 3 4 5 6 7 8 9 10; do
+[ "${CASES:-}" != all ] || moments=$(for _ in 1 2 3 4 5 6 7 8 9 10; do
     echo "0.$((RANDOM % 9))$((RANDOM % 10)):$(set -- 9 9 runs INT 9 && shift $((RANDOM % 5)) && echo "$1")"; done)
 n=0
 for m in $moments; do
@@ -94,7 +94,7 @@ expect "both" 0 '^2$' eval 'cat stop/*/run.log | grep -c "^stopped on request at
 expect "and says what is left" 0 '^3 of 3 runs are left; the same command goes on' cat stop.err
 
 # ---- halving ----
-half=(--sweep learning_rate=0.01,0.003 --sweep encoder_cell_units=4,8 --max_steps=40 --sweep_halving=10)
+half=(--sweep 'learning_rate=0.01,0.003' --sweep 'encoder_cell_units=4,8' --max_steps=40 --sweep_halving=10)
 expect "halving" 0 '^round 2, step 20: the best 1 of 2 go on' sweep half "${half[@]}"
 expect "one run reaches the end" 0 '^1$' eval 'ls half/*/model-40.npz | wc -l'
 best=$(cd half && ls ./*/model-40.npz)
