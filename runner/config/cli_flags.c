@@ -444,7 +444,6 @@ const rd_flag rd_flags[] = {
     {.name = "drop_dead_hosts",
      .type = RD_FLAG_BOOL,
      .at = AT(drop_dead_hosts),
-     .brief = "restarts without hosts that ssh cannot reach",
      .help = "a restart leaves out the hosts of -H or --hostfile that ssh cannot reach"},
     {.name = "verbose",
      .type = RD_FLAG_BOOL,
