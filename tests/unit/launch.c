@@ -250,6 +250,7 @@ static const struct output_case {
     {"lines of ranks", "one\ntwo\n", "one\ntwo\n", "", false},
     {"a line without an end", "how many? ", "how many? ", "", false},
     {"the end of a run that stopped", "saved\n" EXITED, "saved\n", "", false},
+    {"lines behind a block", EXITED "saved\n", "saved\n", "", false},
     {"an error comes first", "run_dist: error: no data\n" EXITED, "run_dist: error: no data\n",
      "run_dist: error: no data", true},
     {"other errors follow from it", "run_dist: error: a\nrun_dist: error: b\n",
