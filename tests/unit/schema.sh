@@ -62,6 +62,7 @@ both = [
     ("a key of the default policy", {**without(text, "lr_policy"), "use_decay": True}),
     ("a key of another policy than the default", {**without(text, "lr_policy", "piecewise_learning_rate_schedule"), "inv_sqrt_form": "t2t"}),
     ("a key of the dataset of the model", {**text, "bucket_src": [8]}),
+    ("a key that OpenSeq2Seq's configs carry along", {**text, "optimizer": "adam", "opt_momentum": 0.9}),
     ("an unknown key", {**text, "learning_rat": 1}),
     ("a wrong type", {**text, "batch_size": "8"}),
     ("out of range", {**text, "batch_size": 0}),
