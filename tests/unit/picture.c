@@ -107,6 +107,9 @@ static void test_png(void **state)
     rd_picture_release(&p);
 }
 
+/* Where a text was found last. */
+static int64_t found_x, found_y;
+
 /* Returns how often a text of one colour is in the picture. */
 static int occurs(const rd_picture *p, const char *text, int scale, rd_colour c)
 {
@@ -119,6 +122,8 @@ static int occurs(const rd_picture *p, const char *text, int scale, rd_colour c)
                 fits = is_colour(&t, i % t.w, i / t.w, ink) ==
                        is_colour(p, x + i % t.w, y + i / t.w, c);
             n += fits;
+            if (fits) found_x = x;
+            if (fits) found_y = y;
         }
     rd_picture_release(&t);
     return n;
@@ -135,8 +140,11 @@ static void test_confusion(void **state)
     must_do(rd_confusion_draw(&(rd_confusion){3, at, names}, &p, &st), &st);
     assert_int_equal(occurs(&p, "cats", 2, ink), 1); /* the other one is turned */
     assert_int_equal(occurs(&p, "96", 2, ink), 1);
-    assert_int_equal(occurs(&p, "4", 2, ink), 1);
-    assert_int_equal(occurs(&p, "12M", 2, ink), 1); /* five digits have room */
+    const int64_t x = found_x, y = found_y;
+    assert_int_equal(occurs(&p, "4", 2, ink), 1); /* the prediction is another one */
+    assert_true(found_x > x + 20 && found_y == y);
+    assert_int_equal(occurs(&p, "12M", 2, ink), 1); /* the label is; five digits have room */
+    assert_true(found_x < x + 20 && found_y > y + 20);
     assert_int_equal(occurs(&p, "a name that is longer t~", 2, ink), 1);
     assert_int_equal(occurs(&p, " 96 %", 2, grey), 1);
     assert_int_equal(occurs(&p, "  0 %", 2, grey), 1);
