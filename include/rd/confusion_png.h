@@ -21,8 +21,8 @@ enum {
 
 /* Draws the matrix. The colour of a cell shows its share of the row: right ones green, mistakes
  * red. Names and the accuracy of each class are drawn up to RD_CONFUSION_NAMED classes, and counts
- * where they fit. No side is longer than 4096 pixels. The caller releases *out. RD_EUSAGE: there are
- * no classes, or more than RD_CONFUSION_MOST. */
+ * where they fit. No side is longer than 4096 pixels. The caller releases *out. RD_EUSAGE: there
+ * are no classes, or more than RD_CONFUSION_MOST. */
 rd_code rd_confusion_draw(const rd_confusion *c, rd_picture *out, rd_status *st);
 
 RD_C_END

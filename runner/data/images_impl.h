@@ -399,8 +399,8 @@ void rd_shard_files_free(rd_shard_files *f);
 rd_code rd_shard_files_read(rd_shard_files *f, uint32_t shard, int64_t at, size_t n, uint8_t *out,
                             rd_status *st);
 
-/* Reads the whole file root/name into s->bytes; *n is its size. root "": the file `name`, which need
- * not be there. */
+/* Reads the whole file root/name into s->bytes; *n is its size. root "": the file `name`, which
+ * need not be there. */
 rd_code rd_image_file(const char *root, const char *name, rd_scratch *s, size_t *n, rd_status *st);
 
 /* ---- image_render.c ---- */

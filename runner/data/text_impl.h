@@ -19,8 +19,8 @@ typedef struct rd_progress {
 
 /* all: bytes of the text; below 1: not known. */
 void rd_progress_start(rd_progress *p, rd_log *log, const char *what, int64_t all);
-/* Reports the lines and bytes so far, and the time that is left: on a terminal twice a second, in the log after ten seconds
- * and then each half minute. Cheap: to be called for each line. */
+/* Reports the lines and bytes so far, and the time that is left: on a terminal twice a second, in
+ * the log after ten seconds and then each half minute. Cheap: to be called for each line. */
 void rd_progress_at(rd_progress *p, int64_t lines, int64_t bytes);
 void rd_progress_end(rd_progress *p);
 

@@ -1,5 +1,5 @@
-/* infer_sink.h -- where infer mode writes: standard output, a device or pipe, or a file that appears
- * whole. */
+/* infer_sink.h -- where infer mode writes: standard output, a device or pipe, or a file that
+ * appears whole. */
 #ifndef RD_RUN_INFER_SINK_H
 #define RD_RUN_INFER_SINK_H
 
