@@ -11,7 +11,7 @@ case ${BUILD:-} in *asan*) skip "the sanitizers' settings do not travel to the h
 made_hosts 2
 cd "$work" || exit 2
 toy 64 16
-two=(--hosts=node1:2,node2:2 --ssh_port=12345)
+two=("--hosts=node1:2,node2:2" --ssh_port=12345)
 on() { timeout 100 "$nodes" exec node1 "$@"; }
 
 # quiet NAME STATUS LINE COMMAND...: on node1; standard error is this one line, or empty
