@@ -44,8 +44,7 @@ static const char foreign_evaluates[] =
     "--mode=train_eval evaluates, with --set eval_frequency=N every N updates";
 static const char foreign_again[] = "a new --logdir=DIR begins at step 0; leave it out";
 static const char foreign_one_value[] =
-    "a run has one value of each key: start one run for each value, with --set key=value and its "
-    "own --logdir, and compare them with --mode=runs";
+    "--sweep KEY=V1,V2 makes one run for each value, below --logdir, and ends with their table";
 static const char foreign_config[] = "the config is a word by itself: run_dist x.json --logdir=DIR";
 static const char foreign_devices[] =
     "--set device=cpu or cuda says where ranks compute, and mpirun -np how many there are";

@@ -71,8 +71,8 @@ toy.json --logdir=log --set model=Transfomer          | did you mean 'transforme
 toy.json lr=0.1                                       | here it is --lr=0.1
 toy.json +trainer.learning_rate=0.1                   | here it is --set learning_rate=0.1
 toy.json learning_rate=1e-3,3e-3                      | start one run for each
-toy.json --multirun                                   | start one run for each value
-toy.json --sweep learning_rate=1e-3,3e-3              | start one run for each value
+toy.json --multirun                                   | --sweep KEY=V1,V2 makes one run for each value
+toy.json --sweep learning_rate=1e-3,3e-3              | name the folder for the runs of the sweep
 toi.json --logdir=log                                 | did you mean 'toy.json'?
 confgs/toy_small.json --logdir=log                    | did you mean 'configs/toy_small.json'?
 --config_file=configs/toy_smal.json --logdir=log      | did you mean 'configs/toy_small.json'?
