@@ -36,6 +36,8 @@ expect "by hand" 0 "^done" ranks 2 "$PROG" --config_file=toy.json --logdir=hand 
 expect "the same losses" 0 "6 values" close_curves loss 0 6 own hand
 if [ "${CASES:-}" = all ]; then
     quiet "more ranks than cores" 0 "" "$PROG" --np=$(($(nproc) + 1)) toy.json --logdir=many --max_steps=2
+    quiet "a wrong key" 2 "^run_dist: error: --set batch_siz=3: .*did you mean 'batch_size'" "$PROG" --np=2 toy.json --logdir=x --set batch_siz=3
+    quiet "--verbose shows the line" 0 "^mpirun .*-np 2" "$PROG" --np=2 --verbose toy.json --logdir=verbose --max_steps=1
     quiet "one rank" 0 "" "$PROG" --np=1 toy.json --logdir=one --max_steps=2
 fi
 expect "outputs of input from a pipe" 0 "^3$" bash -c 'head -n 3 data/test.src | "$1" --np=2 toy.json --logdir=own --mode=infer --input=- 2> /dev/null | wc -l' bash "$PROG"
@@ -45,7 +47,6 @@ expect "starts nothing" 1 "" [ -e "a b" ]
 
 # Failures: one line, and the code of the run.
 quiet "no config" 2 "^run_dist: error: cannot open 'toi.json': .*; did you mean 'toy.json'?$" "$PROG" --np=2 toi.json --logdir=x
-quiet "a wrong key" 2 "^run_dist: error: --set batch_siz=3: .*did you mean 'batch_size'" "$PROG" --np=2 toy.json --logdir=x --set batch_siz=3
 quiet "no data" 5 "^run_dist: error: source_file: cannot open 'none.src'" "$PROG" --np=2 toy.json --logdir=y --set source_file=none.src
 quiet "a mode without ranks" 2 "^run_dist: error: --np is for --mode=train, " "$PROG" --np=2 --mode=runs --logdir=.
 quiet "--dry_run alone" 2 "^run_dist: error: --dry_run prints the line" "$PROG" --dry_run toy.json
@@ -58,7 +59,6 @@ chmod +x old/mpirun
 quiet "an old mpirun" 3 "^run_dist: error: mpirun is Open MPI 1.10.2" env PATH="$PWD/old:$PATH" "$PROG" --np=2 toy.json --logdir=x
 expect "inside mpirun" 2 "mpirun or srun has started this process as a rank" ranks 2 "$PROG" --np=2 toy.json --logdir=x
 expect "no folder was made" 1 "" [ -e x ]
-quiet "--verbose shows the line" 0 "^mpirun .*-np 2" "$PROG" --np=2 --verbose toy.json --logdir=verbose --max_steps=1
 
 # Signals. The launcher is the process whose command line has --np.
 begin() { # NAME MORE...: starts a long run in the background
