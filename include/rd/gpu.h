@@ -130,8 +130,11 @@ typedef struct rd_gpu_ahead_counts {
 
 /* Writes the counts of rd_gpu_up_ahead so far to *out. */
 void rd_gpu_count_ahead(const rd_gpu *g, rd_gpu_ahead_counts *out);
-/* Returns the bytes of rd_gpu_memory_new that are in use now. */
+/* Returns the bytes of device memory that are in use now. */
 uint64_t rd_gpu_in_use(const rd_gpu *g);
+/* Returns the bytes of rd_gpu_in_use that the gpu keeps for itself until it is freed: workspaces,
+ * converted copies, arrays of rd_gpu_up_ahead, graphs. */
+uint64_t rd_gpu_kept(const rd_gpu *g);
 /* Returns the largest value of rd_gpu_in_use so far. */
 uint64_t rd_gpu_peak(const rd_gpu *g);
 /* Returns whether st is the failure of an rd_gpu_memory_new for which the GPU had too little

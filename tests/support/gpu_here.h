@@ -23,11 +23,25 @@ static inline bool gpu_here(int passed, int *status)
     return false;
 }
 
-/* Frees the GPU and sets *g to NULL; it may be NULL before. Returns the bytes of its memory that
- * were not freed. */
+/* Returns whether the GPU is one of the builds without a GPU: CUDA=emulated or CUDA=fake. */
+static inline bool gpu_is_emulated(void)
+{
+    rd_status st = {.code = RD_OK};
+    rd_gpu_info info;
+    return rd_gpu_query(0, &info, &st) == RD_OK && strcmp(info.name, "emulated GPU") == 0;
+}
+
+/* Returns whether the driver is that of CUDA=emulated, which works at once. */
+static inline bool gpu_is_at_once(void)
+{
+    return strcmp(rd_gpu_libraries(), "emulated") == 0;
+}
+
+/* Frees the GPU and sets *g to NULL; it may be NULL before. Returns the bytes of memory that its
+ * users did not free. */
 static inline uint64_t gpu_close(rd_gpu **g)
 {
-    const uint64_t left = *g ? rd_gpu_in_use(*g) : 0;
+    const uint64_t left = *g ? rd_gpu_in_use(*g) - rd_gpu_kept(*g) : 0;
     rd_gpu_free(*g);
     *g = NULL;
     return left;

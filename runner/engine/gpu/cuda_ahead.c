@@ -5,7 +5,7 @@ static void *cuda_ahead_get(rd_gpu *g, size_t bytes)
 {
     rd_status own = {.code = RD_OK};
     void *p;
-    return rd_gpu_memory_new(g, bytes, &p, &own) == RD_OK ? p : NULL;
+    return rd_gpu_memory_keep(g, bytes, &p, &own) == RD_OK ? p : NULL;
 }
 
 static void cuda_ahead_put(rd_gpu *g, void *p)

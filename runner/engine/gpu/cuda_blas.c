@@ -138,7 +138,7 @@ static rd_code cuda_blas_begin(rd_gpu *g, rd_status *st)
         b->preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace));
     TRY_LT(cublasLtMatmulPreferenceSetAttribute(
         b->preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes));
-    RD_TRY(rd_gpu_memory_new(g, WORKSPACE, &b->workspace, st));
+    RD_TRY(rd_gpu_memory_keep(g, WORKSPACE, &b->workspace, st));
 done:
     return st->code;
 }

@@ -112,7 +112,7 @@ static rd_code cuda_graph_make(rd_gpu *g, const rd_gpu_tasks *list, size_t uploa
         rd_fail(st, RD_EENV, "out of memory for a graph");
         goto done;
     }
-    RD_TRY(rd_gpu_memory_new(g, upload, &q->upload, st));
+    RD_TRY(rd_gpu_memory_keep(g, upload, &q->upload, st));
     TRY_GRAPH(cudaGraphCreate(&q->graph, 0));
     for (int i = 0; i < list->n; i++) RD_TRY(cuda_graph_add(g, q, list, i, st));
     TRY_GRAPH(cudaGraphInstantiate(&q->exec, q->graph, 0));

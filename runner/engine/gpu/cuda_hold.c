@@ -95,7 +95,7 @@ rd_code rd_gpu_held_narrow(rd_gpu *g, const float *x, const uint16_t **out, rd_s
          * instead of one launch for each weight. */
         const int64_t padded = (r->n + 7) / 8 * 8;
         if (!r->narrow)
-            RD_TRY(rd_gpu_memory_new(g, (size_t)padded * sizeof *r->narrow, &r->narrow, st));
+            RD_TRY(rd_gpu_memory_keep(g, (size_t)padded * sizeof *r->narrow, &r->narrow, st));
         const rd_narrow_job job = {.x = r->p,
                                    .y = r->narrow,
                                    .batch = 1,
@@ -129,7 +129,7 @@ rd_code rd_gpu_hold_copy(rd_gpu *g, const float *w, int form, size_t bytes, void
         if (!cuda_hold_grow(&list, h->n_copy, &h->cap_copy, sizeof *h->copy))
             return rd_fail(st, RD_EENV, "out of memory for the list of weights in other forms");
         h->copy = list;
-        RD_TRY(rd_gpu_memory_new(g, bytes, &p, st));
+        RD_TRY(rd_gpu_memory_keep(g, bytes, &p, st));
         c = &h->copy[h->n_copy++];
         *c = (copy){
             .W = w, .form = form, .bytes = bytes, .out = p, .generation = g->generation - 1};

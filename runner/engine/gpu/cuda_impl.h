@@ -19,6 +19,7 @@ typedef struct rd_gpu_scratch {
 typedef struct rd_gpu_memory {
     void *p;
     size_t bytes;
+    bool kept; /* allocated by rd_gpu_memory_keep */
     /* for host memory, one event per stream: it follows the last copy from the memory, if
      * `pending` */
     cudaEvent_t read[RD_QUEUES];
@@ -65,6 +66,7 @@ struct rd_gpu {
     rd_gpu_memory *pinned; /* memory of rd_gpu_host_new */
     int n_pinned, cap_pinned;
     uint64_t in_use, peak;
+    uint64_t kept; /* bytes of in_use that rd_gpu_memory_keep allocated */
     rd_gpu_stage up, down;
     cudaEvent_t mark[MARKS];
     /* 16-bit operands of a product; copies of a convolution's arrays */
@@ -104,6 +106,8 @@ static inline int rd_call_name(const char *call)
 }
 
 /* ---- memory (cuda_memory.c) ---- */
+/* Allocates memory that the gpu keeps for itself; freed by rd_gpu_memory_free. */
+rd_code rd_gpu_memory_keep(rd_gpu *g, size_t bytes, void *out, rd_status *st);
 /* For rd_gpu_new: allocates the staging buffers. */
 rd_code rd_gpu_memory_open(rd_gpu *g, rd_status *st);
 /* For rd_gpu_free: frees all memory that the caller did not return. */

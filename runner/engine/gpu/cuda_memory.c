@@ -87,7 +87,7 @@ static rd_gpu_memory list_remove(rd_gpu_memory *list, int *n, const void *p)
     return (rd_gpu_memory){0};
 }
 
-rd_code rd_gpu_memory_new(rd_gpu *g, size_t bytes, void *out, rd_status *st)
+static rd_code memory_new(rd_gpu *g, size_t bytes, bool kept, void *out, rd_status *st)
 {
     void *p = NULL;
     memcpy(out, &p, sizeof p);
@@ -109,12 +109,23 @@ rd_code rd_gpu_memory_new(rd_gpu *g, size_t bytes, void *out, rd_status *st)
                             : "");
     }
     RD_TRY(rd_cuda_result(g, e, "cudaMalloc", RD_HERE, st));
-    g->memory[g->n_memory++] = (rd_gpu_memory){.p = p, .bytes = bytes};
+    g->memory[g->n_memory++] = (rd_gpu_memory){.p = p, .bytes = bytes, .kept = kept};
     g->in_use += bytes;
+    if (kept) g->kept += bytes;
     if (g->in_use > g->peak) g->peak = g->in_use;
     memcpy(out, &p, sizeof p);
 done:
     return st->code;
+}
+
+rd_code rd_gpu_memory_new(rd_gpu *g, size_t bytes, void *out, rd_status *st)
+{
+    return memory_new(g, bytes, false, out, st);
+}
+
+rd_code rd_gpu_memory_keep(rd_gpu *g, size_t bytes, void *out, rd_status *st)
+{
+    return memory_new(g, bytes, true, out, st);
 }
 
 void rd_gpu_memory_free(rd_gpu *g, void *p)
@@ -124,7 +135,9 @@ void rd_gpu_memory_free(rd_gpu *g, void *p)
     (void)rd_gpu_flush(g, &own); /* a failure sticks */
     if (g->forget) g->forget(g, p);
     (void)cudaStreamSynchronize(g->stream);
-    g->in_use -= list_remove(g->memory, &g->n_memory, p).bytes;
+    const rd_gpu_memory m = list_remove(g->memory, &g->n_memory, p);
+    g->in_use -= m.bytes;
+    if (m.kept) g->kept -= m.bytes;
     (void)cudaFree(p);
     /* a failure here happens again in the next call that has a status */
     (void)cudaGetLastError();
@@ -208,6 +221,11 @@ uint64_t rd_gpu_in_use(const rd_gpu *g)
     return g->in_use;
 }
 
+uint64_t rd_gpu_kept(const rd_gpu *g)
+{
+    return g->kept;
+}
+
 uint64_t rd_gpu_peak(const rd_gpu *g)
 {
     return g->peak;
@@ -218,7 +236,7 @@ rd_code rd_gpu_scratch_get(rd_gpu *g, rd_gpu_scratch *r, size_t bytes, rd_status
     if (r->bytes >= bytes) return st->code;
     rd_gpu_scratch_free(g, r);
     const size_t want = (bytes + bytes / 4 + 0xfffff) / 0x100000 * 0x100000;
-    if (rd_gpu_memory_new(g, want, &r->p, st) == RD_OK) r->bytes = want;
+    if (rd_gpu_memory_keep(g, want, &r->p, st) == RD_OK) r->bytes = want;
     return st->code;
 }
 

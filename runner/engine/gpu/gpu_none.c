@@ -119,6 +119,10 @@ uint64_t rd_gpu_in_use(const rd_gpu *g)
 {
     return 0;
 }
+uint64_t rd_gpu_kept(const rd_gpu *g)
+{
+    return 0;
+}
 uint64_t rd_gpu_peak(const rd_gpu *g)
 {
     return 0;

@@ -66,7 +66,7 @@ static inline rd_code rd_launch(rd_gpu *gpu, rd_status *st, const char *name, di
     c->block[0] = block.x, c->block[1] = block.y, c->block[2] = block.z;
     c->shared = (uint32_t)shared;
 #ifdef RD_EMULATED
-    c->call = rd_emulated_call<P...>;
+    c->call = rd_emulated_caller<P...>(c->function, name);
     int i = 0;
     bool fine = true;
     ((fine = fine && rd_emulated_check<P>(gpu, st, name, ++i, a)), ...);

@@ -492,11 +492,14 @@ extern "C" bool rd_emulated_argument(rd_gpu *gpu, rd_status *st, const char *ker
     return false;
 }
 
-extern "C" rd_code rd_gpu_launch(rd_gpu *g, const rd_kernel_call *c, size_t bytes, rd_status *st)
+extern "C" const char *rd_emulated_limit(const rd_kernel_call *c)
 {
-    if (rd_emulated_stuck(g, st) != RD_OK) return st->code;
-    return rd_graphs_task(rd_gpu_graphs(g), g, rd_emulated_run, c, bytes,
-                          offsetof(rd_kernel_call, grid), st);
+    const uint64_t n = (uint64_t)c->block[0] * c->block[1] * c->block[2];
+    return n == 0 || n > MOST_THREADS || c->block[2] > 64 ? "a block has 1 to 1024 threads"
+           : c->grid[0] > INT32_MAX                   ? "a grid has at most 2147483647 blocks in x"
+           : c->grid[1] > 65535 || c->grid[2] > 65535 ? "a grid has at most 65535 blocks in y and z"
+           : c->shared > MOST_SHARED ? "48 KiB of shared memory is what a launch gets"
+                                     : nullptr;
 }
 
 extern "C" rd_code rd_emulated_run(rd_gpu *gpu, const void *args, rd_status *st)
@@ -508,13 +511,8 @@ extern "C" rd_code rd_emulated_run(rd_gpu *gpu, const void *args, rd_status *st)
     const size_t bytes = c->shared;
     if (rd_emulated_stuck(gpu, st) != RD_OK) return st->code;
     const uint64_t n = (uint64_t)block.x * block.y * block.z;
-    const char *wrong = n == 0 || n > MOST_THREADS || block.z > 64 ? "a block has 1 to 1024 threads"
-                        : grid.x > INT32_MAX ? "a grid has at most 2147483647 blocks in x"
-                        : grid.y > 65535 || grid.z > 65535
-                            ? "a grid has at most 65535 blocks in y and z"
-                        : bytes > MOST_SHARED ? "48 KiB of shared memory is what a launch gets"
-                        : !kernel_name || !*kernel_name ? nullptr
-                                                        : "a kernel cannot start another";
+    const char *wrong = rd_emulated_limit(c);
+    if (kernel_name && *kernel_name) wrong = "a kernel cannot start another";
     if (wrong) {
         rd_fail(
             st, RD_EBUG,

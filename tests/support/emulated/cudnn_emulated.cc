@@ -1,4 +1,4 @@
-/* cudnn_emulated.cc -- a replacement for cuDNN's recurrent layers, for the emulated build.
+/* cudnn_emulated.cc -- a replacement for cuDNN's recurrent layers, for builds without a GPU.
  *
  * It follows the library's documentation and is compared with PyTorch's nn.LSTM (tests/gpu/lstm.c):
  * one LSTM layer in one direction, all layouts, lengths, both biases, initial and final states and
@@ -9,16 +9,15 @@
  * the size that it asked for. Each array must be within one allocation of device memory. Shapes and
  * types must agree. Backward must follow its forward, and the gradients of weights those of data.
  * The weight space has gaps, and a different order for each algorithm, so code that does not ask
- * for the place of a matrix fails.
+ * for the place of a matrix fails. Like the library, it has no persistent algorithm for bfloat16,
+ * and says so late: in cudnnRNNForward.
  *
  * Environment:
  *     RD_EMULATED_CUDNN=version      91900 by default; 0: there is no cuDNN
  *     RD_EMULATED_CUDNN_REFUSES      name of a call that reports "not supported"
  *     RD_EMULATED_CUDNN_FAILS        name of a call that fails
  *     RD_EMULATED_CUDNN_TRANSPOSED=1 the descriptors report transposed matrices */
-#include "../../../runner/engine/gpu/dnn_rnn.h"
-#include "../../../runner/engine/gpu/gpu_rnn.h"
-#include "device_emulated.h"
+#include "cudnn_emulated.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,10 +47,7 @@ struct cudnnRNNDataStruct {
     double fill;
 };
 
-struct cudnnContext {
-    rd_gpu *g;
-    rd_dnn_rnn calls;
-};
+char rd_emulated_dnn_why[200];
 
 namespace
 {
@@ -59,17 +55,18 @@ namespace
 typedef std::vector<double> numbers;
 enum { GATES = 4, LINEAR = 8, ALIGN = 64, MAGIC = 0x4c53544d };
 
-char why[200];
+char *const why = rd_emulated_dnn_why;
+const size_t WHY = sizeof rd_emulated_dnn_why;
 
 cudnnStatus_t bad(const char *text)
 {
-    snprintf(why, sizeof why, "%s", text);
+    snprintf(why, WHY, "%s", text);
     return CUDNN_STATUS_BAD_PARAM;
 }
 
 cudnnStatus_t unsupported(const char *text)
 {
-    snprintf(why, sizeof why, "%s", text);
+    snprintf(why, WHY, "%s", text);
     return CUDNN_STATUS_NOT_SUPPORTED;
 }
 
@@ -83,8 +80,12 @@ bool named(const char *variable, const char *call)
 cudnnStatus_t wanted(const char *call)
 {
     if (named("RD_EMULATED_CUDNN_REFUSES", call)) return unsupported("RD_EMULATED_CUDNN_REFUSES");
-    if (!named("RD_EMULATED_CUDNN_FAILS", call)) return CUDNN_STATUS_SUCCESS;
-    snprintf(why, sizeof why, "RD_EMULATED_CUDNN_FAILS");
+    if (rd_emulated_dnn_fails(call))
+        snprintf(why, WHY, "a failure that the test asked for");
+    else if (named("RD_EMULATED_CUDNN_FAILS", call))
+        snprintf(why, WHY, "RD_EMULATED_CUDNN_FAILS");
+    else
+        return CUDNN_STATUS_SUCCESS;
     return CUDNN_STATUS_EXECUTION_FAILED;
 }
 #define WANTED()                                             \
@@ -319,6 +320,157 @@ double row_times(const numbers &W, size_t row, const numbers &x)
     return sum;
 }
 
+/* ---- the passes; they may run after the call ---- */
+
+cudnnStatus_t forward(const cudnnRNNStruct *d, const cudnnRNNDataStruct *xd, const void *x,
+                      const cudnnRNNDataStruct *yd, void *y, const void *hx, void *hy,
+                      const void *cx, void *cy, const void *weights, size_t work_bytes, void *work,
+                      void *reserve, bool trains)
+{
+    const size_t H = (size_t)d->hidden;
+    const layer l(d, weights);
+    /* nothing in it is kept */
+    memset(work, 0xff, work_bytes);
+    if (yd->fills)
+        for (size_t i = 0; i < elements_of(yd); i++) put(d->type, y, i, yd->fill);
+    for (int s = 0; s < xd->batch; s++) {
+        numbers h = vector_of(d->type, hx, (size_t)s * H, H),
+                c = vector_of(d->type, cx, (size_t)s * H, H);
+        for (int t = 0; t < xd->length[(size_t)s]; t++) {
+            const numbers in = vector_of(d->type, x, vector_at(xd, t, s), (size_t)d->in);
+            const size_t cell = (size_t)t * (size_t)xd->batch + (size_t)s;
+            numbers out(H);
+            for (size_t u = 0; u < H; u++) {
+                double g[GATES];
+                for (int k = 0; k < GATES; k++) {
+                    const double z = row_times(l.W[k], u, in) + row_times(l.W[GATES + k], u, h) +
+                                     l.b[k][u] + l.b[GATES + k][u];
+                    g[k] = k == 2 ? tanh(z) : sigmoid(z);
+                }
+                c[u] = (double)rounded(d->type, g[1] * c[u] + g[0] * g[2]);
+                out[u] = (double)rounded(d->type, g[3] * tanh(c[u]));
+                if (!trains) continue;
+                const memory m(d, xd, reserve);
+                for (size_t k = 0; k < GATES; k++)
+                    m.gate[(cell * GATES + k) * H + u] = (double)rounded(d->type, g[k]);
+                m.c[cell * H + u] = c[u];
+            }
+            h = out;
+            store(d->type, y, vector_at(yd, t, s), h);
+        }
+        store(d->type, hy, (size_t)s * H, h);
+        store(d->type, cy, (size_t)s * H, c);
+    }
+    if (trains) {
+        const reserved r = header_of(d, xd, 1);
+        memcpy(reserve, &r, sizeof r);
+    }
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t backward_data(const cudnnRNNStruct *d, const cudnnRNNDataStruct *yd, const void *dy,
+                            const cudnnRNNDataStruct *xd, void *dx, const void *dhy, void *dhx,
+                            const void *cx, const void *dcy, void *dcx, const void *weights,
+                            size_t work_bytes, void *work, void *reserve)
+{
+    if (!is_after(reserve, header_of(d, xd, 1)))
+        return bad("no forward pass in training mode left this reserve space");
+    const size_t H = (size_t)d->hidden;
+    const layer l(d, weights);
+    const memory m(d, xd, reserve);
+    memset(work, 0xff, work_bytes);
+    if (xd->fills)
+        for (size_t i = 0; i < elements_of(xd); i++) put(d->type, dx, i, xd->fill);
+    memset(m.dgate, 0, rows_of(xd) * H * GATES * sizeof(double));
+    for (int s = 0; s < xd->batch; s++) {
+        numbers dh = vector_of(d->type, dhy, (size_t)s * H, H),
+                dc = vector_of(d->type, dcy, (size_t)s * H, H);
+        const numbers c0 = vector_of(d->type, cx, (size_t)s * H, H);
+        for (int t = xd->length[(size_t)s] - 1; t >= 0; t--) {
+            const size_t cell = (size_t)t * (size_t)xd->batch + (size_t)s,
+                         before = cell - (size_t)xd->batch;
+            const numbers of_y = vector_of(d->type, dy, vector_at(yd, t, s), H);
+            numbers dz[GATES], in((size_t)d->in), back(H);
+            for (int k = 0; k < GATES; k++) dz[k].resize(H);
+            for (size_t u = 0; u < H; u++) {
+                double g[GATES];
+                for (size_t k = 0; k < GATES; k++) g[k] = m.gate[(cell * GATES + k) * H + u];
+                const double th = tanh(m.c[cell * H + u]), d_out = dh[u] + of_y[u],
+                             d_c = dc[u] + d_out * g[3] * (1.0 - th * th);
+                const double old = t ? m.c[before * H + u] : c0[u];
+                dz[0][u] = d_c * g[2] * g[0] * (1.0 - g[0]);
+                dz[1][u] = d_c * old * g[1] * (1.0 - g[1]);
+                dz[2][u] = d_c * g[0] * (1.0 - g[2] * g[2]);
+                dz[3][u] = d_out * th * g[3] * (1.0 - g[3]);
+                dc[u] = d_c * g[1];
+                for (size_t k = 0; k < GATES; k++) {
+                    dz[k][u] = (double)rounded(d->type, dz[k][u]);
+                    m.dgate[(cell * GATES + k) * H + u] = dz[k][u];
+                }
+            }
+            for (int k = 0; k < GATES; k++)
+                for (size_t u = 0; u < H; u++) {
+                    for (size_t j = 0; j < in.size(); j++)
+                        in[j] += dz[k][u] * l.W[k][u * in.size() + j];
+                    for (size_t j = 0; j < H; j++) back[j] += dz[k][u] * l.W[GATES + k][u * H + j];
+                }
+            store(d->type, dx, vector_at(xd, t, s), in);
+            dh = back;
+        }
+        store(d->type, dhx, (size_t)s * H, dh);
+        store(d->type, dcx, (size_t)s * H, dc);
+    }
+    const reserved r = header_of(d, xd, 2);
+    memcpy(reserve, &r, sizeof r);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t backward_weights(const cudnnRNNStruct *d, const cudnnRNNDataStruct *xd, const void *x,
+                               const void *hx, const cudnnRNNDataStruct *yd, const void *y,
+                               void *dweights, void *reserve)
+{
+    if (!is_after(reserve, header_of(d, xd, 2)))
+        return bad("gradients of weights come after those of data");
+    const size_t H = (size_t)d->hidden, I = (size_t)d->in;
+    const memory m(d, xd, reserve);
+    for (int k = 0; k < LINEAR; k++) {
+        const size_t cols = k < GATES ? I : H;
+        numbers W(H * cols), b(H);
+        for (int s = 0; s < xd->batch; s++)
+            for (int t = 0; t < xd->length[(size_t)s]; t++) {
+                const size_t cell = (size_t)t * (size_t)xd->batch + (size_t)s;
+                const numbers in = k < GATES ? vector_of(d->type, x, vector_at(xd, t, s), I)
+                                   : t       ? vector_of(d->type, y, vector_at(yd, t - 1, s), H)
+                                             : vector_of(d->type, hx, (size_t)s * H, H);
+                for (size_t u = 0; u < H; u++) {
+                    const double dz = m.dgate[(cell * GATES + (size_t)(k % GATES)) * H + u];
+                    b[u] += dz;
+                    for (size_t j = 0; j < cols; j++) W[u * cols + j] += dz * in[j];
+                }
+            }
+        for (size_t i = 0; i < W.size(); i++)
+            W[i] += get(d->type, dweights, place(d, k, false) + i);
+        for (size_t i = 0; i < H; i++) b[i] += get(d->type, dweights, place(d, k, true) + i);
+        store(d->type, dweights, place(d, k, false), W);
+        store(d->type, dweights, place(d, k, true), b);
+    }
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t set_tensor(cudnnTensorDescriptor_t d, cudnnDataType_t type, int n, const int dim[],
+                         const int stride[])
+{
+    if (n < 3 || n > 8) return bad("3 to 8 dimensions");
+    d->type = type;
+    d->n = n;
+    for (int i = 0; i < n; i++) {
+        if (dim[i] < 1) return bad("a dimension is below 1");
+        d->dim[i] = dim[i];
+        d->stride[i] = stride[i];
+    }
+    return CUDNN_STATUS_SUCCESS;
+}
+
 } // namespace
 
 extern "C" {
@@ -326,6 +478,7 @@ extern "C" {
 /* ---- descriptors ---- */
 cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t *out)
 {
+    WANTED();
     *out = new cudnnTensorStruct();
     return CUDNN_STATUS_SUCCESS;
 }
@@ -339,20 +492,14 @@ cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t d)
 cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t d, cudnnDataType_t type, int n,
                                          const int dim[], const int stride[])
 {
-    if (n < 3 || n > 8) return bad("3 to 8 dimensions");
-    d->type = type;
-    d->n = n;
-    for (int i = 0; i < n; i++) {
-        if (dim[i] < 1) return bad("a dimension is below 1");
-        d->dim[i] = dim[i];
-        d->stride[i] = stride[i];
-    }
-    return CUDNN_STATUS_SUCCESS;
+    WANTED();
+    return set_tensor(d, type, n, dim, stride);
 }
 
 cudnnStatus_t cudnnGetTensorNdDescriptor(cudnnTensorDescriptor_t d, int most, cudnnDataType_t *type,
                                          int *n, int dim[], int stride[])
 {
+    WANTED();
     *type = d->type;
     *n = d->n;
     for (int i = 0; i < most && i < d->n; i++) {
@@ -364,6 +511,7 @@ cudnnStatus_t cudnnGetTensorNdDescriptor(cudnnTensorDescriptor_t d, int most, cu
 
 cudnnStatus_t cudnnCreateRNNDescriptor(cudnnRNNDescriptor_t *out)
 {
+    WANTED();
     *out = new cudnnRNNStruct();
     return CUDNN_STATUS_SUCCESS;
 }
@@ -394,6 +542,7 @@ cudnnStatus_t cudnnSetRNNDescriptor_v8(
 
 cudnnStatus_t cudnnCreateRNNDataDescriptor(cudnnRNNDataDescriptor_t *out)
 {
+    WANTED();
     *out = new cudnnRNNDataStruct();
     return CUDNN_STATUS_SUCCESS;
 }
@@ -448,14 +597,14 @@ cudnnStatus_t cudnnGetRNNWeightParams(cudnnHandle_t h, cudnnRNNDescriptor_t d, i
     const int matrix_stride[] = {d->hidden * cols, cols, 1}, bias_stride[] = {d->hidden, 1, 1};
     if (matrix && getenv("RD_EMULATED_CUDNN_TRANSPOSED")) {
         const int other[] = {1, cols, d->hidden}, other_stride[] = {d->hidden * cols, d->hidden, 1};
-        CHECKED(cudnnSetTensorNdDescriptor(matrix, d->type, 3, other, other_stride));
+        CHECKED(set_tensor(matrix, d->type, 3, other, other_stride));
         *matrix_at = (char *)space + place(d, gate, false) * bytes_of(d->type);
     } else if (matrix) {
-        CHECKED(cudnnSetTensorNdDescriptor(matrix, d->type, 3, of_matrix, matrix_stride));
+        CHECKED(set_tensor(matrix, d->type, 3, of_matrix, matrix_stride));
         *matrix_at = (char *)space + place(d, gate, false) * bytes_of(d->type);
     }
     if (bias) {
-        CHECKED(cudnnSetTensorNdDescriptor(bias, d->type, 3, of_bias, bias_stride));
+        CHECKED(set_tensor(bias, d->type, 3, of_bias, bias_stride));
         *bias_at = (char *)space + place(d, gate, true) * bytes_of(d->type);
     }
     return CUDNN_STATUS_SUCCESS;
@@ -491,47 +640,15 @@ cudnnStatus_t cudnnRNNForward(cudnnHandle_t handle, cudnnRNNDescriptor_t d, cudn
     if (!handle || !on_device(x, elements_of(xd) * bytes_of(d->type)) ||
         !on_device(y, elements_of(yd) * bytes_of(d->type)))
         return bad("x or y is no memory of the device");
+    if (d->type == CUDNN_DATA_BFLOAT16 && d->algo != CUDNN_RNN_ALGO_STANDARD)
+        return unsupported("no persistent algorithm for bfloat16");
     rd_emulated_count(RD_EMULATED_RECURRENT);
-    rd_emulated_access access;
-    const size_t H = (size_t)d->hidden;
-    const layer l(d, weights);
-    /* nothing in it is kept */
-    memset(work, 0xff, work_bytes);
-    if (yd->fills)
-        for (size_t i = 0; i < elements_of(yd); i++) put(d->type, y, i, yd->fill);
-    for (int s = 0; s < xd->batch; s++) {
-        numbers h = vector_of(d->type, hx, (size_t)s * H, H),
-                c = vector_of(d->type, cx, (size_t)s * H, H);
-        for (int t = 0; t < xd->length[(size_t)s]; t++) {
-            const numbers in = vector_of(d->type, x, vector_at(xd, t, s), (size_t)d->in);
-            const size_t cell = (size_t)t * (size_t)xd->batch + (size_t)s;
-            numbers out(H);
-            for (size_t u = 0; u < H; u++) {
-                double g[GATES];
-                for (int k = 0; k < GATES; k++) {
-                    const double z = row_times(l.W[k], u, in) + row_times(l.W[GATES + k], u, h) +
-                                     l.b[k][u] + l.b[GATES + k][u];
-                    g[k] = k == 2 ? tanh(z) : sigmoid(z);
-                }
-                c[u] = (double)rounded(d->type, g[1] * c[u] + g[0] * g[2]);
-                out[u] = (double)rounded(d->type, g[3] * tanh(c[u]));
-                if (!trains) continue;
-                const memory m(d, xd, reserve);
-                for (size_t k = 0; k < GATES; k++)
-                    m.gate[(cell * GATES + k) * H + u] = (double)rounded(d->type, g[k]);
-                m.c[cell * H + u] = c[u];
-            }
-            h = out;
-            store(d->type, y, vector_at(yd, t, s), h);
-        }
-        store(d->type, hy, (size_t)s * H, h);
-        store(d->type, cy, (size_t)s * H, c);
-    }
-    if (trains) {
-        const reserved r = header_of(d, xd, 1);
-        memcpy(reserve, &r, sizeof r);
-    }
-    return CUDNN_STATUS_SUCCESS;
+    /* The caller may change its descriptors before the work is done. */
+    return rd_emulated_dnn_queue(handle, [d_ = *d, xd_ = *xd, yd_ = *yd, x, y, hx, hy, cx, cy,
+                                          weights, work_bytes, work, reserve, trains] {
+        return forward(&d_, &xd_, x, &yd_, y, hx, hy, cx, cy, weights, work_bytes, work, reserve,
+                       trains);
+    });
 }
 
 /* ---- backward ---- */
@@ -552,57 +669,11 @@ cudnnStatus_t cudnnRNNBackwardData_v8(
         return bad("y, dy or dx");
     (void)hx;
     rd_emulated_count(RD_EMULATED_RECURRENT);
-    rd_emulated_access access;
-    if (!is_after(reserve, header_of(d, xd, 1)))
-        return bad("no forward pass in training mode left this reserve space");
-    const size_t H = (size_t)d->hidden;
-    const layer l(d, weights);
-    const memory m(d, xd, reserve);
-    memset(work, 0xff, work_bytes);
-    if (xd->fills)
-        for (size_t i = 0; i < elements_of(xd); i++) put(d->type, dx, i, xd->fill);
-    memset(m.dgate, 0, rows_of(xd) * H * GATES * sizeof(double));
-    for (int s = 0; s < xd->batch; s++) {
-        numbers dh = vector_of(d->type, dhy, (size_t)s * H, H),
-                dc = vector_of(d->type, dcy, (size_t)s * H, H);
-        const numbers c0 = vector_of(d->type, cx, (size_t)s * H, H);
-        for (int t = xd->length[(size_t)s] - 1; t >= 0; t--) {
-            const size_t cell = (size_t)t * (size_t)xd->batch + (size_t)s,
-                         before = cell - (size_t)xd->batch;
-            const numbers of_y = vector_of(d->type, dy, vector_at(yd, t, s), H);
-            numbers dz[GATES], in((size_t)d->in), back(H);
-            for (int k = 0; k < GATES; k++) dz[k].resize(H);
-            for (size_t u = 0; u < H; u++) {
-                double g[GATES];
-                for (size_t k = 0; k < GATES; k++) g[k] = m.gate[(cell * GATES + k) * H + u];
-                const double th = tanh(m.c[cell * H + u]), d_out = dh[u] + of_y[u],
-                             d_c = dc[u] + d_out * g[3] * (1.0 - th * th);
-                const double old = t ? m.c[before * H + u] : c0[u];
-                dz[0][u] = d_c * g[2] * g[0] * (1.0 - g[0]);
-                dz[1][u] = d_c * old * g[1] * (1.0 - g[1]);
-                dz[2][u] = d_c * g[0] * (1.0 - g[2] * g[2]);
-                dz[3][u] = d_out * th * g[3] * (1.0 - g[3]);
-                dc[u] = d_c * g[1];
-                for (size_t k = 0; k < GATES; k++) {
-                    dz[k][u] = (double)rounded(d->type, dz[k][u]);
-                    m.dgate[(cell * GATES + k) * H + u] = dz[k][u];
-                }
-            }
-            for (int k = 0; k < GATES; k++)
-                for (size_t u = 0; u < H; u++) {
-                    for (size_t j = 0; j < in.size(); j++)
-                        in[j] += dz[k][u] * l.W[k][u * in.size() + j];
-                    for (size_t j = 0; j < H; j++) back[j] += dz[k][u] * l.W[GATES + k][u * H + j];
-                }
-            store(d->type, dx, vector_at(xd, t, s), in);
-            dh = back;
-        }
-        store(d->type, dhx, (size_t)s * H, dh);
-        store(d->type, dcx, (size_t)s * H, dc);
-    }
-    const reserved r = header_of(d, xd, 2);
-    memcpy(reserve, &r, sizeof r);
-    return CUDNN_STATUS_SUCCESS;
+    return rd_emulated_dnn_queue(handle, [d_ = *d, yd_ = *yd, dy, xd_ = *xd, dx, dhy, dhx, cx, dcy,
+                                          dcx, weights, work_bytes, work, reserve] {
+        return backward_data(&d_, &yd_, dy, &xd_, dx, dhy, dhx, cx, dcy, dcx, weights, work_bytes,
+                             work, reserve);
+    });
 }
 
 cudnnStatus_t cudnnRNNBackwardWeights_v8(
@@ -620,75 +691,10 @@ cudnnStatus_t cudnnRNNBackwardWeights_v8(
         !on_device(y, elements_of(yd) * bytes_of(d->type)))
         return bad("x or y is no memory of the device");
     rd_emulated_count(RD_EMULATED_RECURRENT);
-    rd_emulated_access access;
-    if (!is_after(reserve, header_of(d, xd, 2)))
-        return bad("gradients of weights come after those of data");
-    const size_t H = (size_t)d->hidden, I = (size_t)d->in;
-    const memory m(d, xd, reserve);
-    for (int k = 0; k < LINEAR; k++) {
-        const size_t cols = k < GATES ? I : H;
-        numbers W(H * cols), b(H);
-        for (int s = 0; s < xd->batch; s++)
-            for (int t = 0; t < xd->length[(size_t)s]; t++) {
-                const size_t cell = (size_t)t * (size_t)xd->batch + (size_t)s;
-                const numbers in = k < GATES ? vector_of(d->type, x, vector_at(xd, t, s), I)
-                                   : t       ? vector_of(d->type, y, vector_at(yd, t - 1, s), H)
-                                             : vector_of(d->type, hx, (size_t)s * H, H);
-                for (size_t u = 0; u < H; u++) {
-                    const double dz = m.dgate[(cell * GATES + (size_t)(k % GATES)) * H + u];
-                    b[u] += dz;
-                    for (size_t j = 0; j < cols; j++) W[u * cols + j] += dz * in[j];
-                }
-            }
-        for (size_t i = 0; i < W.size(); i++)
-            W[i] += get(d->type, dweights, place(d, k, false) + i);
-        for (size_t i = 0; i < H; i++) b[i] += get(d->type, dweights, place(d, k, true) + i);
-        store(d->type, dweights, place(d, k, false), W);
-        store(d->type, dweights, place(d, k, true), b);
-    }
-    return CUDNN_STATUS_SUCCESS;
-}
-
-/* ---- for gpu_rnn.c ---- */
-int rd_gpu_dnn_version(void)
-{
-    const char *e = getenv("RD_EMULATED_CUDNN");
-    return e && *e ? atoi(e) : 91900;
-}
-
-rd_code rd_gpu_dnn_rnn(rd_gpu *g, const rd_dnn_rnn **out, rd_status *st)
-{
-    void **slot = rd_emulated_dnn_of(g);
-    if (!*slot) {
-        cudnnContext *h = (cudnnContext *)calloc(1, sizeof *h);
-        if (!h) return rd_fail(st, RD_EENV, "out of memory for the emulated cuDNN");
-        h->g = g;
-#define FILL(f) h->calls.f = f;
-        RD_DNN_RNN_CALLS(FILL)
-        h->calls.handle = h;
-        *slot = h;
-    }
-    *out = &((cudnnContext *)*slot)->calls;
-    return st->code;
-}
-
-const char *rd_gpu_dnn_text(rd_gpu *, cudnnStatus_t r)
-{
-    return r == CUDNN_STATUS_SUCCESS ? "no failure" : why;
-}
-
-rd_code rd_gpu_dnn_result(rd_gpu *g, cudnnStatus_t r, const char *call, const char *where,
-                          rd_status *st)
-{
-    if (r == CUDNN_STATUS_SUCCESS) return st->code;
-    rd_fail_(st, CUDNN_STATUS_CATEGORY(r) == CUDNN_STATUS_BAD_PARAM ? RD_EBUG : RD_EENV, where,
-             "emulated GPU: cuDNN: %.*s: %s", (int)strcspn(call, "("), call, why);
-    return rd_emulated_stick(g, st);
-}
-
-rd_code rd_gpu_dnn_queued(rd_gpu *, const char *, rd_status *st)
-{
-    return st->code;
+    return rd_emulated_dnn_queue(handle, [d_ = *d, xd_ = *xd, x, hx, yd_ = *yd, y, dweights,
+                                          reserve] {
+        return backward_weights(&d_, &xd_, x, hx, &yd_, y, dweights, reserve);
+    });
 }
 
 } // extern "C"

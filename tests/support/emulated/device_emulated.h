@@ -1,4 +1,4 @@
-/* device_emulated.h -- what the files of the emulated GPU share. */
+/* device_emulated.h -- what the files of the emulated GPU, and of the fake runtime, share. */
 #ifndef RD_DEVICE_EMULATED_H
 #define RD_DEVICE_EMULATED_H
 
@@ -11,7 +11,17 @@ extern "C" {
 /* Open and close device memory for host code, which cannot touch it otherwise. Calls nest. */
 void rd_emulated_open(void);
 void rd_emulated_close(void);
-/* Returns whether the bytes at p are in one allocation of rd_gpu_memory_new. */
+/* Reserves the addresses of device memory at the first call. */
+bool rd_emulated_range(size_t bytes);
+/* Allocates device memory, 256-byte aligned. nullptr: the range is full. */
+void *rd_emulated_take(const void *owner, size_t bytes);
+/* Returns the bytes that an allocation of `bytes` takes. */
+size_t rd_emulated_padded(size_t bytes);
+/* Returns the bytes of the owner's allocation that begins at p; 0: there is none. */
+size_t rd_emulated_taken(const void *owner, const void *p);
+/* Frees an allocation. */
+void rd_emulated_give_back(const void *p);
+/* Returns whether the bytes at p are in one allocation. */
 bool rd_emulated_is_device(const void *p, size_t bytes);
 /* Returns whether p is in pinned memory that a GPU may not have read yet. */
 bool rd_emulated_is_read(const void *p);
@@ -56,6 +66,8 @@ rd_code rd_emulated_task(rd_gpu *g, rd_gpu_run *run, const void *args, size_t by
 rd_code rd_emulated_flush(rd_gpu *g, rd_status *st);
 /* Runs a kernel launch. */
 rd_code rd_emulated_run(rd_gpu *g, const void *kernel_call, rd_status *st);
+/* Returns why no GPU accepts this launch; nullptr: it can run. */
+const char *rd_emulated_limit(const rd_kernel_call *c);
 /* The stream of arrays that are uploaded ahead, and the reads of the ops' stream for which it must
  * wait; see copies_emulated.cc. */
 typedef struct rd_emulated_copies rd_emulated_copies;

@@ -1,8 +1,7 @@
 /* gpu_emulated.cc -- devices and memory of gpu.h, for tests on a machine without a GPU.
  *
  * All work is done at once, in the caller's thread. The exceptions are arrays that are uploaded
- * ahead of their turn (copies_emulated.cc). Device memory is one range of addresses that host code
- * cannot touch.
+ * ahead of their turn (copies_emulated.cc). Device memory: memory_emulated.cc.
  *
  * Environment:
  *     RD_EMULATED_GPUS=n       number of GPUs, default 1
@@ -28,29 +27,12 @@ namespace
 
 enum {
     MARKS = 16,
-    ALIGN = 256,
     PAGE = 4096,
     /* bytes; smaller arrays are copied at once, as into a ring */
     DIRECT = 64 << 10
 };
-const size_t FILLED = (size_t)1 << 20;
 const uint64_t GIB = (uint64_t)1 << 30;
 const char *const short_here = "gpu_emulated.cc:rd_gpu_memory_new";
-
-/* Allocations and free pieces of the range in order of address. Neighbouring free pieces are
- * joined. */
-struct piece {
-    piece *next;
-    char *at;
-    size_t bytes;
-    rd_gpu *owner; /* nullptr: free */
-};
-
-char *range;
-/* range_used: bytes from the start that were allocated at some time */
-size_t range_bytes, range_used;
-piece *pieces;
-int open_depth;
 
 void out_of_order(const char *what)
 {
@@ -64,22 +46,11 @@ uint64_t number_of_environment(const char *name, uint64_t otherwise)
     return e && *e ? strtoull(e, nullptr, 10) : otherwise;
 }
 
-bool make_range()
+size_t range_bytes_wanted()
 {
-    if (range) return true;
-    const size_t bytes = number_of_environment("RD_EMULATED_GPUS", 1) *
-                             number_of_environment("RD_EMULATED_MEMORY", 8 * GIB) * 2 +
-                         16 * GIB;
-    void *p = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    piece *all = new (std::nothrow) piece{nullptr, nullptr, 0, nullptr};
-    if (p == MAP_FAILED || !all) return false;
-    (void)madvise(p, bytes, MADV_HUGEPAGE); /* fewer pages to open and close */
-    range = (char *)p;
-    range_bytes = bytes;
-    all->at = range;
-    all->bytes = bytes;
-    pieces = all;
-    return true;
+    return number_of_environment("RD_EMULATED_GPUS", 1) *
+               number_of_environment("RD_EMULATED_MEMORY", 8 * GIB) * 2 +
+           16 * GIB;
 }
 
 uint64_t works[RD_EMULATED_WORKS];
@@ -93,12 +64,6 @@ void say_works()
             (unsigned long long)works[2], (unsigned long long)works[3],
             (unsigned long long)works[4], (unsigned long long)works[5],
             (unsigned long long)works[6]);
-}
-
-void protect(int how)
-{
-    if (range_used && mprotect(range, range_used, how) != 0)
-        out_of_order("the kernel refuses to protect device memory");
 }
 
 } // namespace
@@ -137,7 +102,7 @@ struct rd_gpu {
     rd_gpu_info info;
     rd_gpu_options options;
     bool float16;
-    uint64_t in_use, peak;
+    uint64_t in_use, peak, kept;
     uint64_t asked, left; /* when memory was short */
     double mark[MARKS];
     char text[256];
@@ -161,12 +126,12 @@ static void waits(const char *call)
     abort();
 }
 
-/* Frees the held ranges that begin there. */
+/* Frees the held ranges that begin there; from nullptr: all. */
 static void release_held(rd_gpu *g, const char *from, size_t bytes)
 {
     for (held **at = &g->held_first; *at;) {
         held *h = *at;
-        if ((const char *)h->p < from || (const char *)h->p >= from + bytes) {
+        if (from && ((const char *)h->p < from || (const char *)h->p >= from + bytes)) {
             at = &h->next;
             continue;
         }
@@ -196,26 +161,6 @@ void rd_emulated_hang(int by)
     hanging += by;
 }
 
-void rd_emulated_open(void)
-{
-    if (open_depth++ == 0) protect(PROT_READ | PROT_WRITE);
-}
-
-void rd_emulated_close(void)
-{
-    if (--open_depth == 0) protect(PROT_NONE);
-}
-
-bool rd_emulated_is_device(const void *p, size_t bytes)
-{
-    const char *at = (const char *)p;
-    if (!range || at < range || at >= range + range_bytes) return false;
-    if (bytes == 0) return true;
-    for (const piece *q = pieces; q; q = q->next)
-        if (q->owner && at >= q->at && at + bytes <= q->at + q->bytes) return true;
-    return false;
-}
-
 rd_code rd_emulated_stuck(rd_gpu *g, rd_status *st)
 {
     if (g->failure.code != RD_OK && st->code == RD_OK) *st = g->failure;
@@ -235,6 +180,19 @@ rd_graphs *rd_gpu_graphs(const rd_gpu *g)
 rd_code rd_emulated_flush(rd_gpu *g, rd_status *st)
 {
     return rd_graphs_flush(g->graphs, st);
+}
+
+rd_code rd_gpu_launch(rd_gpu *g, const rd_kernel_call *c, size_t bytes, rd_status *st)
+{
+    if (rd_emulated_stuck(g, st) != RD_OK) return st->code;
+    return rd_graphs_task(g->graphs, g, rd_emulated_run, c, bytes, offsetof(rd_kernel_call, grid),
+                          st);
+}
+
+/* A launch here contains all that is needed to run it. */
+void rd_emulated_kernel(const void *, const char *, void (*)(const void *, void *const *),
+                        const size_t *, size_t)
+{
 }
 
 rd_code rd_emulated_task(rd_gpu *g, rd_gpu_run *run, const void *args, size_t bytes, rd_status *st)
@@ -262,31 +220,6 @@ const rd_gpu_options *rd_gpu_options_of(const rd_gpu *g)
 float rd_emulated_round(const rd_gpu *g, float x)
 {
     return rd_gpu_uses_float16(g) ? rd_emulated_float16(x) : rd_emulated_bfloat16(x);
-}
-
-float rd_emulated_bfloat16(float x)
-{
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    if ((u & 0x7fffffffu) > 0x7f800000u)
-        u = (u | 0x400000u) & 0xffff0000u; /* NaN stays NaN */
-    else
-        u = (u + 0x7fffu + (u >> 16 & 1)) & 0xffff0000u;
-    memcpy(&x, &u, sizeof x);
-    return x;
-}
-
-float rd_emulated_float16(float x)
-{
-    const float size = __builtin_fabsf(x);
-    if (!(size < __builtin_inff())) return x;
-    if (size >= 65520.0f) return __builtin_copysignf(__builtin_inff(), x);
-    /* Adding a number whose last bit is the last bit of float16 here rounds to float16. */
-    int e;
-    __builtin_frexpf(size, &e);
-    const float big = __builtin_ldexpf(1.5f, (e < -13 ? -13 : e) + 12);
-    volatile float sum = size + big;
-    return __builtin_copysignf(sum - big, x);
 }
 
 /* ---- tasks and graphs ---- */
@@ -407,12 +340,15 @@ static void *ahead_get(rd_gpu *g, size_t bytes)
 {
     rd_status own = {};
     void *p;
-    return rd_gpu_memory_new(g, bytes, &p, &own) == RD_OK ? p : nullptr;
+    if (rd_gpu_memory_new(g, bytes, &p, &own) != RD_OK) return nullptr;
+    g->kept += rd_emulated_taken(g, p);
+    return p;
 }
 
 static void ahead_put(rd_gpu *g, void *p)
 {
     rd_emulated_copies_finish(g->copies, nullptr, 0);
+    g->kept -= rd_emulated_taken(g, p);
     rd_gpu_memory_free(g, p);
 }
 
@@ -488,7 +424,7 @@ rd_code rd_gpu_new(int index, const rd_gpu_options *o, rd_gpu **out, rd_status *
 {
     *out = nullptr;
     rd_gpu *g = (rd_gpu *)calloc(1, sizeof *g);
-    if (!g || !make_range()) {
+    if (!g || !rd_emulated_range(range_bytes_wanted())) {
         free(g);
         return rd_fail(st, RD_EENV, "out of memory for the emulated GPU");
     }
@@ -521,7 +457,7 @@ void rd_gpu_free(rd_gpu *g)
     rd_graphs_free(g->graphs);
     g->graphs = nullptr;
     rd_ahead_free(g->ahead);
-    release_held(g, range, range_bytes);
+    release_held(g, nullptr, 0);
     if (g->in_use)
         fprintf(stderr, "emulated GPU: %llu bytes of device memory were not given back\n",
                 (unsigned long long)g->in_use);
@@ -616,7 +552,7 @@ rd_code rd_gpu_memory_new(rd_gpu *g, size_t bytes, void *out, rd_status *st)
     void *none = nullptr;
     memcpy(out, &none, sizeof none);
     if (rd_emulated_stuck(g, st) != RD_OK) return st->code;
-    const size_t need = (bytes + ALIGN) / ALIGN * ALIGN; /* at least one */
+    const size_t need = rd_emulated_padded(bytes);
     if (bytes > g->info.memory || g->in_use + need > g->info.memory) {
         g->asked = bytes;
         g->left = g->info.memory - g->in_use;
@@ -626,24 +562,11 @@ rd_code rd_gpu_memory_new(rd_gpu *g, size_t bytes, void *out, rd_status *st)
             (double)bytes / 1048576, (double)g->in_use / 1048576,
             (double)(g->info.memory - g->in_use) / 1048576, (double)g->info.memory / 1048576);
     }
-    piece *p = pieces;
-    while (p && (p->owner || p->bytes < need)) p = p->next;
+    void *p = rd_emulated_take(g, bytes);
     if (!p) return rd_fail(st, RD_EENV, "out of memory for the emulated GPU");
-    /* never a piece of no bytes: it would begin where the next one does */
-    if (p->bytes > need) {
-        piece *rest = new (std::nothrow) piece{p->next, p->at + need, p->bytes - need, nullptr};
-        if (!rest) return rd_fail(st, RD_EENV, "out of memory for the emulated GPU");
-        p->next = rest;
-        p->bytes = need;
-    }
-    p->owner = g;
     g->in_use += need;
     if (g->in_use > g->peak) g->peak = g->in_use;
-    const size_t used = (size_t)(p->at + need - range);
-    if (used > range_used) range_used = (used + 4095) / 4096 * 4096;
-    rd_emulated_access access;
-    memset(p->at, 0xff, need < FILLED ? need : FILLED); /* undefined contents: NaN */
-    memcpy(out, &p->at, sizeof p->at);
+    memcpy(out, &p, sizeof p);
     return RD_OK;
 }
 
@@ -653,21 +576,12 @@ void rd_gpu_memory_free(rd_gpu *g, void *at)
     waits(__func__);
     rd_status own = {};
     (void)rd_emulated_flush(g, &own);
-    const piece *whole = pieces;
-    while (whole && whole->at != (char *)at) whole = whole->next;
-    if (whole) release_held(g, whole->at, whole->bytes); /* frees pieces itself */
-    piece *before = nullptr, *p = pieces;
-    for (; p && p->at != (char *)at; p = p->next) before = p;
-    if (!p || p->owner != g) out_of_order("what is given back was not given by this GPU");
-    rd_emulated_copies_forget(g->copies, p->at, p->bytes);
-    p->owner = nullptr;
-    g->in_use -= p->bytes;
-    for (piece *q = before && !before->owner ? before : p; q->next && !q->next->owner;) {
-        piece *next = q->next;
-        q->bytes += next->bytes;
-        q->next = next->next;
-        delete next;
-    }
+    const size_t bytes = rd_emulated_taken(g, at);
+    if (bytes == 0) out_of_order("what is given back was not given by this GPU");
+    release_held(g, (const char *)at, bytes);
+    rd_emulated_copies_forget(g->copies, at, bytes);
+    rd_emulated_give_back(at);
+    g->in_use -= bytes;
 }
 
 static rd_code outside(rd_gpu *g, const char *call, const void *p, size_t bytes, rd_status *st)
@@ -749,6 +663,10 @@ rd_code rd_gpu_wait(rd_gpu *g, rd_status *st)
 uint64_t rd_gpu_in_use(const rd_gpu *g)
 {
     return g->in_use;
+}
+uint64_t rd_gpu_kept(const rd_gpu *g)
+{
+    return g->kept;
 }
 uint64_t rd_gpu_peak(const rd_gpu *g)
 {

@@ -92,6 +92,10 @@ extern "C" {
 /* Returns false, with a failure in st, if p is host memory. */
 bool rd_emulated_argument(rd_gpu *gpu, rd_status *st, const char *kernel, int i, const void *p,
                           bool sure);
+/* Introduces a kernel before its launch: the function that runs one thread, and the bytes of its n
+ * parameters. */
+void rd_emulated_kernel(const void *function, const char *name,
+                        void (*call)(const void *, void *const *), const size_t *bytes, size_t n);
 void *rd_emulated_shared(void);
 void rd_emulated_barrier(const char *where);
 /* Exchanges a value within a warp. op 0: a shuffle from lane src; 1: a ballot; 2: only waits. */
@@ -128,6 +132,13 @@ static inline void rd_emulated_call_of(const void *f, void *const *param, std::i
 template <typename... P> static void rd_emulated_call(const void *f, void *const *param)
 {
     rd_emulated_call_of<P...>(f, param, std::index_sequence_for<P...>());
+}
+/* Returns the function that runs one thread of a kernel with these parameters. */
+template <typename... P> static inline auto rd_emulated_caller(const void *f, const char *name)
+{
+    static const size_t bytes[] = {sizeof(P)..., 0};
+    rd_emulated_kernel(f, name, rd_emulated_call<P...>, bytes, sizeof...(P));
+    return rd_emulated_call<P...>;
 }
 
 #define RD_SHARED(type, name) type *name = reinterpret_cast<type *>(rd_emulated_shared())
