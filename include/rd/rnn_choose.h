@@ -30,8 +30,8 @@ typedef struct rd_rnn_case {
     int64_t n_steps, n_seq, rows;
     /* a backward pass follows */
     bool trains;
-    /* operands have 16 bits */
-    bool mixed;
+    /* operands have 16 bits, and these are bfloat16 */
+    bool mixed, bfloat16;
     /* the GPU's compute capability and its number of streaming multiprocessors */
     int major, minor, n_sm;
     /* cuDNN's version, major * 10000 + minor * 100 + patch; 0: cuDNN is missing */

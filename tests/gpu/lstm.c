@@ -12,16 +12,13 @@
 #include "test.h"
 #include "../golden/lstm_values.h"
 #include "gpu_here.h"
+#include "rd/philox.h"
 #include <math.h>
 
 enum { GATES = 4, CASES = sizeof lstm_cases / sizeof *lstm_cases };
 typedef struct lstm_case lstm_case;
 
 static rd_gpu *gpu;
-static bool emulated(void)
-{
-    return strcmp(rd_gpu_libraries(), "emulated") == 0;
-}
 
 static int open_as(bool mixed)
 {
@@ -200,6 +197,18 @@ static void same_rows(const setting *s, int k, const char *what, int width, cons
 
 #define OK(call) assert_int_equal((call), CUDNN_STATUS_SUCCESS)
 
+/* Returns whether a call refused. A persistent algorithm may, in any call and with any status, since
+ * these sizes are small; without a GPU only for a reason that the library is known to have. The
+ * sizes that must not be refused: test_persistent. */
+static bool was_refused(const setting *s, const lstm_case *c, cudnnStatus_t r)
+{
+    if (r == CUDNN_STATUS_SUCCESS) return false;
+    assert_true(s->algo != CUDNN_RNN_ALGO_STANDARD);
+    assert_true(!gpu_is_emulated() || s->type == CUDNN_DATA_BFLOAT16 ||
+                c->length[c->batch - 1] < c->steps);
+    return true;
+}
+
 static void one(const setting *s, int k)
 {
     const lstm_case *c = &lstm_cases[k];
@@ -231,13 +240,7 @@ static void one(const setting *s, int k)
     if (r == CUDNN_STATUS_SUCCESS)
         r = d->cudnnGetRNNTempSpaceSizes(d->handle, rnn, CUDNN_FWD_MODE_TRAINING, xd, &work_bytes,
                                          &reserve_bytes);
-    /* the library may have no persistent algorithm for these sizes */
-    if (r != CUDNN_STATUS_SUCCESS) {
-        assert_true(s->algo != CUDNN_RNN_ALGO_STANDARD &&
-                    CUDNN_STATUS_CATEGORY(r) == CUDNN_STATUS_NOT_SUPPORTED);
-        assert_true(!emulated() || c->length[c->batch - 1] < c->steps);
-        goto done;
-    }
+    if (was_refused(s, c, r)) goto refused;
     OK(d->cudnnGetRNNWeightSpaceSize(d->handle, rnn, &weight_bytes));
     char *w = room(weight_bytes), *dw = room(weight_bytes);
     const double *const weights[] = {c->W_x, c->W_h, c->b_x, c->b_h}, *const dweights[] = {
@@ -261,23 +264,26 @@ static void one(const setting *s, int k)
     for (int i = 0; i < 6; i++)
         if (given[i]) put_doubles(type, state[i], 0, (size_t)(c->batch * H), given[i]);
     void *work = room(work_bytes + 1), *reserve = room(reserve_bytes + 1);
-    OK(d->cudnnRNNForward(d->handle, rnn, CUDNN_FWD_MODE_TRAINING, NULL, xd, x, yd, y, sd, state[0],
-                          state[2], sd, state[1], state[3], weight_bytes, w, work_bytes, work,
-                          reserve_bytes, reserve));
+    r = d->cudnnRNNForward(d->handle, rnn, CUDNN_FWD_MODE_TRAINING, NULL, xd, x, yd, y, sd,
+                           state[0], state[2], sd, state[1], state[3], weight_bytes, w, work_bytes,
+                           work, reserve_bytes, reserve);
+    if (was_refused(s, c, r)) goto done;
     same_rows(s, k, "y", H, c->y, y);
     same(s, k, "h", (size_t)(c->batch * H), c->hy, type, state[2], 0);
     same(s, k, "c", (size_t)(c->batch * H), c->cy, type, state[3], 0);
-    if (emulated())
+    if (gpu_is_at_once())
         assert_int_equal(d->cudnnRNNBackwardWeights_v8(d->handle, rnn, CUDNN_WGRAD_MODE_ADD, NULL,
                                                        xd, x, sd, state[0], yd, y, weight_bytes, dw,
                                                        work_bytes, work, reserve_bytes, reserve),
                          CUDNN_STATUS_BAD_PARAM);
-    OK(d->cudnnRNNBackwardData_v8(d->handle, rnn, NULL, yd, y, dy, xd, dx, sd, state[0], state[4],
-                                  state[6], sd, state[1], state[5], state[7], weight_bytes, w,
-                                  work_bytes, work, reserve_bytes, reserve));
-    OK(d->cudnnRNNBackwardWeights_v8(d->handle, rnn, CUDNN_WGRAD_MODE_ADD, NULL, xd, x, sd,
-                                     state[0], yd, y, weight_bytes, dw, work_bytes, work,
-                                     reserve_bytes, reserve));
+    r = d->cudnnRNNBackwardData_v8(d->handle, rnn, NULL, yd, y, dy, xd, dx, sd, state[0], state[4],
+                                   state[6], sd, state[1], state[5], state[7], weight_bytes, w,
+                                   work_bytes, work, reserve_bytes, reserve);
+    if (was_refused(s, c, r)) goto done;
+    r = d->cudnnRNNBackwardWeights_v8(d->handle, rnn, CUDNN_WGRAD_MODE_ADD, NULL, xd, x, sd,
+                                      state[0], yd, y, weight_bytes, dw, work_bytes, work,
+                                      reserve_bytes, reserve);
+    if (was_refused(s, c, r)) goto done;
     same_rows(s, k, "gradient of x", I, c->dx, dx);
     same(s, k, "gradient of h", (size_t)(c->batch * H), c->dhx, type, state[6], 0);
     same(s, k, "gradient of c", (size_t)(c->batch * H), c->dcx, type, state[7], 0);
@@ -287,10 +293,11 @@ static void one(const setting *s, int k)
             same(s, k, bias ? "gradient of a bias" : "gradient of a matrix", (size_t)(H * cols),
                  dweights[2 * bias + g / GATES] + g % GATES * H * cols, type, dw, at[bias][g]);
         }
+done:
     for (int i = 0; i < 8; i++) rd_gpu_memory_free(gpu, state[i]);
     void *const more[] = {x, y, dy, dx, w, dw, work, reserve};
     for (int i = 0; i < 8; i++) rd_gpu_memory_free(gpu, more[i]);
-done:
+refused:
     OK(d->cudnnDestroyRNNDescriptor(rnn));
     OK(d->cudnnDestroyRNNDataDescriptor(xd));
     OK(d->cudnnDestroyRNNDataDescriptor(yd));
@@ -324,19 +331,20 @@ static rd_code arena_zero(void *ctx, void *p, size_t bytes, rd_status *st)
     return rd_gpu_zero(gpu, p, bytes, st);
 }
 
-/* Runs a small layer forward and back. `variable` makes the call `call` refuse or fail. */
-static void with(const char *variable, const char *call, rd_rnn_algo *algo, bool *refused,
+/* Runs a layer of H units forward and back: up to 128 by a persistent algorithm. `variable` makes
+ * the call `call` refuse or fail. */
+static void with(int H, const char *variable, const char *call, rd_rnn_algo *algo, bool *refused,
                  rd_status *st)
 {
-    enum { IN = 4, H = 8, T = 3, N = 24 };
+    enum { IN = 4, T = 3, N = 24 };
     static const int64_t off[] = {0, 8, 16, 24};
-    const size_t wide = (size_t)((IN + H) * 4 * H) * sizeof(float);
+    const size_t wide = (size_t)((IN + H) * 4 * H) * sizeof(float), of_h = (size_t)H * 4;
     rd_arena *a;
     rd_lstm_kept v;
     rd_arena_new_from(&(rd_arena_source){.get = arena_get, .put = arena_put, .zero = arena_zero},
                       1 << 20, &a, st);
-    float *x = room(N * IN * 4), *y = room(N * H * 4), *dx = room(N * IN * 4), *W = room(wide),
-          *b = room(4 * H * 4);
+    float *x = room(N * IN * 4), *y = room(N * of_h), *dx = room(N * IN * 4), *W = room(wide),
+          *b = room(4 * of_h);
     const rd_lstm_layer l = {.in = IN,
                              .H = H,
                              .n_steps = T,
@@ -344,7 +352,7 @@ static void with(const char *variable, const char *call, rd_rnn_algo *algo, bool
                              .W = W,
                              .b = b,
                              .dW = room(wide),
-                             .db = room(4 * H * 4)};
+                             .db = room(4 * of_h)};
     *refused = false;
     if (variable) setenv(variable, call, 1);
     for (int again = 0; again < 2; again++) {
@@ -360,32 +368,40 @@ static void with(const char *variable, const char *call, rd_rnn_algo *algo, bool
     for (int i = 0; i < 7; i++) rd_gpu_memory_free(gpu, all[i]);
 }
 
+enum { NARROW = 8, WIDE = 136 }; /* units: a persistent algorithm; the standard one */
+
 static void test_refused(void **state)
 {
-    static const char *const forward[] = {"cudnnSetRNNDescriptor_v8", "cudnnGetRNNTempSpaceSizes",
-                                          "cudnnRNNForward"};
-    static const char *const back[] = {"cudnnRNNBackwardData_v8", "cudnnRNNBackwardWeights_v8"};
+    static const char *const calls[] = {"cudnnSetRNNDescriptor_v8",  "cudnnGetRNNWeightSpaceSize",
+                                        "cudnnGetRNNWeightParams",   "cudnnSetRNNDataDescriptor",
+                                        "cudnnGetRNNTempSpaceSizes", "cudnnRNNForward",
+                                        "cudnnRNNBackwardData_v8",   "cudnnRNNBackwardWeights_v8"};
+    enum { N = sizeof calls / sizeof *calls, FORWARD = 6 };
     rd_rnn_algo algo;
     bool refused;
     (void)state;
-    if (!emulated()) skip();
-    for (int i = 0; i < 5; i++) {
-        rd_status st = {0};
-        const char *call = i < 3 ? forward[i] : back[i - 3];
-        open_as(i % 2);
-        with("RD_EMULATED_CUDNN_REFUSES", call, &algo, &refused, &st);
-        must(&st);
-        assert_int_equal(refused, i >= 3);
-        if (i < 3) assert_int_equal(algo, RD_RNN_OWN);
-        const char *note = rd_gpu_take_note(gpu);
-        assert_non_null(note);
-        if (!strstr(note, call)) fail_msg("'%s' does not name %s", note, call);
-        assert_null(rd_gpu_take_note(gpu));     /* once */
-        with(NULL, NULL, &algo, &refused, &st); /* the same sizes are not tried again */
-        must(&st);
-        assert_int_equal(algo, RD_RNN_OWN);
-        close_gpu(NULL);
-    }
+    if (!gpu_is_emulated()) skip();
+    for (int i = 0; i < N; i++)
+        for (int how = 0; how < 3; how++) {
+            /* "not supported" of both algorithms; of a persistent one any status */
+            const char *variable = how == 2 ? "RD_EMULATED_CUDNN_FAILS"
+                                            : "RD_EMULATED_CUDNN_REFUSES";
+            const int H = how == 1 ? WIDE : NARROW;
+            rd_status st = {0};
+            open_as(false);
+            with(H, variable, calls[i], &algo, &refused, &st);
+            must(&st);
+            assert_int_equal(refused, i >= FORWARD);
+            if (i < FORWARD) assert_int_equal(algo, RD_RNN_OWN);
+            const char *note = rd_gpu_take_note(gpu);
+            assert_non_null(note);
+            if (!strstr(note, calls[i])) fail_msg("'%s' does not name %s", note, calls[i]);
+            assert_null(rd_gpu_take_note(gpu));        /* once */
+            with(H, NULL, NULL, &algo, &refused, &st); /* the same sizes are not tried again */
+            must(&st);
+            assert_int_equal(algo, RD_RNN_OWN);
+            close_gpu(NULL);
+        }
 }
 
 /* Weights in an unknown order: our own kernels compute the layer. */
@@ -395,9 +411,9 @@ static void test_places(void **state)
     rd_rnn_algo algo;
     bool refused;
     (void)state;
-    if (!emulated()) skip();
+    if (!gpu_is_emulated()) skip();
     open_as(false);
-    with("RD_EMULATED_CUDNN_TRANSPOSED", "1", &algo, &refused, &st);
+    with(NARROW, "RD_EMULATED_CUDNN_TRANSPOSED", "1", &algo, &refused, &st);
     must(&st);
     assert_int_equal(algo, RD_RNN_OWN);
     const char *note = rd_gpu_take_note(gpu);
@@ -405,6 +421,7 @@ static void test_places(void **state)
     close_gpu(NULL);
 }
 
+/* The standard algorithm has no reason to fail. */
 static void test_fails(void **state)
 {
     static const char *const calls[] = {"cudnnSetRNNDescriptor_v8",
@@ -418,16 +435,186 @@ static void test_fails(void **state)
     rd_rnn_algo algo;
     bool refused;
     (void)state;
-    if (!emulated()) skip();
+    if (!gpu_is_emulated()) skip();
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         rd_status st = {0}, later = {0};
         open_as(false);
-        with("RD_EMULATED_CUDNN_FAILS", calls[i], &algo, &refused, &st);
+        with(WIDE, "RD_EMULATED_CUDNN_FAILS", calls[i], &algo, &refused, &st);
         assert_int_equal(st.code, RD_EENV);
         if (!strstr(st.msg, calls[i])) fail_msg("'%s' does not name %s", st.msg, calls[i]);
         assert_int_equal(rd_gpu_wait(gpu, &later), RD_EENV); /* sticks */
         close_gpu(NULL);
     }
+}
+
+/* ---- sizes for which the library has a persistent kernel ---- */
+
+/* Numbers in [-scale, scale], multiples of scale / 32. */
+static float *some(size_t n, uint64_t seed, float scale)
+{
+    float *x = malloc(n * sizeof *x);
+    rd_philox_uniform(rd_key_make(seed, RD_RNG_TEST, 0, 0), 0, (int64_t)n, x);
+    for (size_t i = 0; i < n; i++) x[i] = rintf((2.0f * x[i] - 1.0f) * 32.0f) / 32.0f * scale;
+    return x;
+}
+
+/* An LSTM in double; W[in + H][4 H] with the gates i, j, f, o, forget bias 1. */
+typedef struct wide_layer {
+    size_t T, N, in, H;
+    const float *x, *W, *dy;
+    double *gate, *c, *y, *dx;
+} wide_layer;
+
+static double sigmoid(double x)
+{
+    return 1.0 / (1.0 + exp(-x));
+}
+
+static void wide_forward(const wide_layer *l)
+{
+    const size_t H = l->H, G = 4 * H;
+    for (size_t t = 0; t < l->T; t++)
+        for (size_t s = 0; s < l->N; s++) {
+            const size_t row = t * l->N + s;
+            double *g = l->gate + row * G;
+            for (size_t k = 0; k < l->in + H; k++) {
+                const double v = k < l->in ? (double)l->x[row * l->in + k]
+                                 : t       ? l->y[(row - l->N) * H + k - l->in]
+                                           : 0.0;
+                for (size_t j = 0; j < G; j++) g[j] += v * (double)l->W[k * G + j];
+            }
+            for (size_t u = 0; u < H; u++) {
+                g[u] = sigmoid(g[u]);
+                g[H + u] = tanh(g[H + u]);
+                g[2 * H + u] = sigmoid(g[2 * H + u] + 1.0);
+                g[3 * H + u] = sigmoid(g[3 * H + u]);
+                l->c[row * H + u] = g[u] * g[H + u] +
+                                    (t ? g[2 * H + u] * l->c[(row - l->N) * H + u] : 0.0);
+                l->y[row * H + u] = g[3 * H + u] * tanh(l->c[row * H + u]);
+            }
+        }
+}
+
+static void wide_backward(const wide_layer *l)
+{
+    const size_t H = l->H, G = 4 * H;
+    double *dh = calloc(l->N * H, sizeof *dh), *dc = calloc(l->N * H, sizeof *dc),
+           *dz = malloc(G * sizeof *dz);
+    for (size_t t = l->T; t-- > 0;)
+        for (size_t s = 0; s < l->N; s++) {
+            const size_t row = t * l->N + s;
+            const double *g = l->gate + row * G;
+            for (size_t u = 0; u < H; u++) {
+                const double th = tanh(l->c[row * H + u]),
+                             d = dh[s * H + u] + (double)l->dy[row * H + u],
+                             d_c = dc[s * H + u] + d * g[3 * H + u] * (1.0 - th * th),
+                             old = t ? l->c[(row - l->N) * H + u] : 0.0;
+                dz[u] = d_c * g[H + u] * g[u] * (1.0 - g[u]);
+                dz[H + u] = d_c * g[u] * (1.0 - g[H + u] * g[H + u]);
+                dz[2 * H + u] = d_c * old * g[2 * H + u] * (1.0 - g[2 * H + u]);
+                dz[3 * H + u] = d * th * g[3 * H + u] * (1.0 - g[3 * H + u]);
+                dc[s * H + u] = d_c * g[2 * H + u];
+            }
+            for (size_t k = 0; k < l->in + H; k++) {
+                double sum = 0.0;
+                for (size_t j = 0; j < G; j++) sum += dz[j] * (double)l->W[k * G + j];
+                if (k < l->in)
+                    l->dx[row * l->in + k] = sum;
+                else
+                    dh[s * H + k - l->in] = sum;
+            }
+        }
+    free(dh);
+    free(dc);
+    free(dz);
+}
+
+static void near(const char *what, size_t n, const double *want, const float *device, double within)
+{
+    float *got = fetch(CUDNN_DATA_FLOAT, device, 0, n);
+    for (size_t i = 0; i < n; i++)
+        if (!(fabs((double)got[i] - want[i]) <= within * (1.0 + fabs(want[i]))))
+            fail_msg("%s, element %d: %g, want %g", what, (int)i, (double)got[i], want[i]);
+    free(got);
+}
+
+/* Runs a layer by the library, and compares it with sums in double. expected: the algorithm, which
+ * must not refuse. */
+static void persistent(int units, bool half, rd_rnn_algo expected)
+{
+    enum { T = 3, N = 8 };
+    static const int64_t off[] = {0, N, 2 * N, 3 * N};
+    const size_t H = (size_t)units, rows = T * N, of_w = 2 * H * 4 * H;
+    float *x = some(rows * H, 1, 1.0f), *W = some(of_w, 2, 0.0625f), *dy = some(rows * H, 3, 1.0f);
+    wide_layer l = {T,
+                    N,
+                    H,
+                    H,
+                    x,
+                    W,
+                    dy,
+                    calloc(rows * 4 * H, sizeof(double)),
+                    calloc(rows * H, sizeof(double)),
+                    calloc(rows * H, sizeof(double)),
+                    calloc(rows * H, sizeof(double))};
+    const double within = half ? 5e-3 : 2e-5;
+    rd_status st = {0};
+    const rd_arena_source memory = {.get = arena_get, .put = arena_put, .zero = arena_zero};
+    rd_arena *a, *kept;
+    rd_lstm_kept v;
+    bool refused = false;
+    wide_forward(&l);
+    wide_backward(&l);
+    if (half) setenv("RD_CUDA_FLOAT16", "1", 1);
+    open_as(half);
+    rd_arena_new_from(&memory, 1 << 20, &a, &st);
+    rd_arena_new_from(&memory, 1 << 20, &kept, &st);
+    float *d_x = room(rows * H * 4), *d_y = room(rows * H * 4), *d_dy = room(rows * H * 4),
+          *d_dx = room(rows * H * 4), *d_W = room(of_w * 4), *d_b = room(4 * H * 4);
+    put(CUDNN_DATA_FLOAT, d_x, 0, rows * H, x);
+    put(CUDNN_DATA_FLOAT, d_dy, 0, rows * H, dy);
+    put(CUDNN_DATA_FLOAT, d_W, 0, of_w, W);
+    const rd_lstm_layer layer = {.in = units,
+                                 .H = units,
+                                 .n_steps = T,
+                                 .off = off,
+                                 .W = d_W,
+                                 .b = d_b,
+                                 .dW = room(of_w * 4),
+                                 .db = room(4 * H * 4)};
+    rd_gpu_lstm_forward(gpu, "lstm", &layer, d_x, NULL, d_y, true, kept, a, &v, &st);
+    must(&st);
+    const char *note = rd_gpu_take_note(gpu);
+    if (v.choice.algo != expected)
+        fail_msg("%d units, %s: %s", units, half ? "float16" : "float32",
+                 note ? note : v.choice.why);
+    near("y", rows * H, l.y, d_y, within);
+    rd_gpu_lstm_backward(gpu, &layer, &v, d_dy, d_dx, false, NULL, a, &refused, &st);
+    must(&st);
+    assert_false(refused);
+    near("gradient of x", rows * H, l.dx, d_dx, within);
+    rd_arena_free(a);
+    rd_arena_free(kept);
+    void *const device[] = {d_x, d_y, d_dy, d_dx, d_W, d_b, layer.dW, layer.db};
+    for (int i = 0; i < 8; i++) rd_gpu_memory_free(gpu, device[i]);
+    close_gpu(NULL);
+    unsetenv("RD_CUDA_FLOAT16");
+    void *const host[] = {x, W, dy, l.gate, l.c, l.y, l.dx};
+    for (int i = 0; i < 7; i++) free(host[i]);
+}
+
+static void test_persistent(void **state)
+{
+    rd_status st = {0};
+    rd_gpu_info info;
+    (void)state;
+    rd_gpu_query(0, &info, &st);
+    must(&st);
+    persistent(128, false, RD_RNN_SMALL_H);
+    persistent(128, true, RD_RNN_SMALL_H);
+    /* large GPUs */
+    if (info.major < 8 || info.n_sm < 98) return;
+    persistent(gpu_is_emulated() ? 256 : 1024, true, RD_RNN_PERSIST_STATIC);
 }
 
 int main(void)
@@ -437,6 +624,7 @@ int main(void)
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_fails),
+        cmocka_unit_test(test_persistent),
     };
     int status;
     return gpu_here(0, &status)

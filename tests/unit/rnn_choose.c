@@ -2,7 +2,7 @@
 #include "rd/rnn_choose.h"
 #include "test.h"
 
-/* gnmt_8x1024 on an H100. */
+/* gnmt_8x1024 on an H100, with RD_CUDA_FLOAT16=1. */
 static rd_rnn_case wide(void)
 {
     return (rd_rnn_case){.asked = RD_RNN_AUTO,
@@ -106,12 +106,25 @@ static void test_never(void **state)
         expect(&c, OWN);
         c = base, c.one_buffer = false;
         expect(&c, OWN);
-        c = base, c.mixed = true, c.library = 91200;
+        c = base, c.mixed = c.bfloat16 = true, c.library = 91200;
         expect(&c, OWN);
-        c.major = 7, c.minor = 5; /* float16 */
+        c.bfloat16 = false, c.major = 7, c.minor = 5; /* float16 */
         expect(&c, RD_RNN_SMALL_H, 64, false);
     }
     OTHER(narrow, asked, RD_RNN_OFF, OWN);
+}
+
+/* cuDNN has no persistent algorithm for bfloat16. */
+static void test_bfloat16(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        rd_rnn_case c = i ? wide() : narrow();
+        c.mixed = c.bfloat16 = true;
+        expect(&c, OWN);
+        c.asked = RD_RNN_ON;
+        expect(&c, RD_RNN_STANDARD, c.n_seq, false);
+    }
 }
 
 static void test_sizes(void **state)
@@ -170,5 +183,5 @@ static void test_buffers(void **state)
     assert_true(rd_rnn_one_buffer(":16:8"));
 }
 
-RD_TESTS("rnn_choose", TEST(test_names), TEST(test_taken), TEST(test_never), TEST(test_sizes),
-         TEST(test_padding), TEST(test_buffers))
+RD_TESTS("rnn_choose", TEST(test_names), TEST(test_taken), TEST(test_never), TEST(test_bfloat16),
+         TEST(test_sizes), TEST(test_padding), TEST(test_buffers))

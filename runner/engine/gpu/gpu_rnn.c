@@ -58,21 +58,24 @@ struct rd_gpu_rnn {
 #define TRY_DNN(call) RD_TRY(rd_gpu_dnn_result(g, (dnn->call), #call, RD_HERE, st))
 
 /* Checks the result of a call. If the call reports that the sizes, the type or the GPU are not
- * supported, sets *no; this is no failure. */
-static rd_code may_refuse(rd_gpu *g, cudnnStatus_t r, const char *call, const char *where, bool *no,
-                          rd_status *st)
+ * supported, sets *no; this is no failure. The library does not say which status a persistent
+ * algorithm gives if it lacks a kernel, so there every status is a refusal: a call that fails has
+ * queued nothing, and if the device itself failed, own kernels report it. */
+static rd_code may_refuse(rd_gpu *g, rd_rnn_algo algo, cudnnStatus_t r, const char *call,
+                          const char *where, bool *no, rd_status *st)
 {
     struct rd_gpu_rnn *s = *rd_gpu_rnn_of(g);
-    *no = r != CUDNN_STATUS_SUCCESS && CUDNN_STATUS_CATEGORY(r) == CUDNN_STATUS_NOT_SUPPORTED;
+    *no = r != CUDNN_STATUS_SUCCESS &&
+          (algo != RD_RNN_STANDARD || CUDNN_STATUS_CATEGORY(r) == CUDNN_STATUS_NOT_SUPPORTED);
     if (!*no) return rd_gpu_dnn_result(g, r, call, where, st);
     (void)snprintf(s->text, sizeof s->text, "%.*s: %s", (int)strcspn(call, "("), call,
                    rd_gpu_dnn_text(g, r));
     return st->code;
 }
-#define TRY_OR_REFUSE(call, no)                                       \
-    do {                                                              \
-        RD_TRY(may_refuse(g, (dnn->call), #call, RD_HERE, (no), st)); \
-        if (*(no)) goto done;                                         \
+#define TRY_OR_REFUSE(algo, call, no)                                         \
+    do {                                                                      \
+        RD_TRY(may_refuse(g, (algo), (dnn->call), #call, RD_HERE, (no), st)); \
+        if (*(no)) goto done;                                                 \
     } while (0)
 
 void rd_gpu_rnn_begin(void)
@@ -199,11 +202,15 @@ static rd_code gpu_rnn_place(rd_gpu *g, const rd_dnn_rnn *dnn, const layer *l, c
     int dim[DIMS] = {0}, stride[DIMS] = {0}, n = 0;
     struct rd_gpu_rnn *s = *rd_gpu_rnn_of(g);
     if (bias)
-        TRY_DNN(cudnnGetRNNWeightParams(dnn->handle, l->desc, 0, l->bytes, base, gate, NULL, NULL,
-                                        s->state, &p));
+        TRY_OR_REFUSE(l->algo,
+                      cudnnGetRNNWeightParams(dnn->handle, l->desc, 0, l->bytes, base, gate, NULL,
+                                              NULL, s->state, &p),
+                      no);
     else
-        TRY_DNN(cudnnGetRNNWeightParams(dnn->handle, l->desc, 0, l->bytes, base, gate, s->state, &p,
-                                        NULL, NULL));
+        TRY_OR_REFUSE(l->algo,
+                      cudnnGetRNNWeightParams(dnn->handle, l->desc, 0, l->bytes, base, gate,
+                                              s->state, &p, NULL, NULL),
+                      no);
     TRY_DNN(cudnnGetTensorNdDescriptor(s->state, DIMS, &type, &n, dim, stride));
     const size_t offset = (size_t)((uintptr_t)p - (uintptr_t)base),
                  size = element(gpu_rnn_type_of(g));
@@ -234,13 +241,14 @@ static rd_code layer_new(rd_gpu *g, const rd_dnn_rnn *dnn, const rd_lstm_layer *
     const uint32_t io = algo == RD_RNN_STANDARD ? CUDNN_RNN_PADDED_IO_DISABLED
                                                 : CUDNN_RNN_PADDED_IO_ENABLED;
     TRY_DNN(cudnnCreateRNNDescriptor(&l->desc));
-    TRY_OR_REFUSE(cudnnSetRNNDescriptor_v8(l->desc, algorithm(algo), CUDNN_LSTM,
+    TRY_OR_REFUSE(algo,
+                  cudnnSetRNNDescriptor_v8(l->desc, algorithm(algo), CUDNN_LSTM,
                                            CUDNN_RNN_DOUBLE_BIAS, CUDNN_UNIDIRECTIONAL,
                                            CUDNN_LINEAR_INPUT, data_type(gpu_rnn_type_of(g)),
                                            CUDNN_DATA_FLOAT, math_type(g), (int32_t)l->in,
                                            (int32_t)l->H, (int32_t)l->H, 1, NULL, io),
                   no);
-    TRY_OR_REFUSE(cudnnGetRNNWeightSpaceSize(dnn->handle, l->desc, &l->bytes), no);
+    TRY_OR_REFUSE(algo, cudnnGetRNNWeightSpaceSize(dnn->handle, l->desc, &l->bytes), no);
     RD_TRY(rd_gpu_memory_new(g, l->bytes, &base,
                              st)); /* the library needs a base to return addresses */
     for (int side = 0; side < 2; side++)
@@ -248,7 +256,9 @@ static rd_code layer_new(rd_gpu *g, const rd_dnn_rnn *dnn, const rd_lstm_layer *
             const int gate = side * GATES + k;
             RD_TRY(gpu_rnn_place(g, dnn, l, base, gate, false, side ? l->H : l->in, &l->at[gate],
                                  no, st));
+            if (*no) goto done;
             RD_TRY(gpu_rnn_place(g, dnn, l, base, gate, true, 1, &l->at[2 * GATES + gate], no, st));
+            if (*no) goto done;
         }
 done:
     rd_gpu_memory_free(g, base);
@@ -333,12 +343,17 @@ static rd_code gpu_rnn_begin(rd_gpu *g, const rd_lstm_layer *l, const rd_rnn_cho
     const int dim[] = {1, (int)c->n_seq, (int)l->H},
               stride[] = {(int)(c->n_seq * l->H), (int)l->H, 1};
     float zero[2] = {0.0f, 0.0f}; /* zero in every type */
-    TRY_DNN(cudnnSetRNNDataDescriptor(s->x, type, layout, (int)l->n_steps, (int)c->n_seq,
-                                      (int)b->l->in, s->length, zero));
-    TRY_DNN(cudnnSetRNNDataDescriptor(s->y, type, layout, (int)l->n_steps, (int)c->n_seq, (int)l->H,
-                                      s->length, zero));
+    TRY_OR_REFUSE(c->algo,
+                  cudnnSetRNNDataDescriptor(s->x, type, layout, (int)l->n_steps, (int)c->n_seq,
+                                            (int)b->l->in, s->length, zero),
+                  no);
+    TRY_OR_REFUSE(c->algo,
+                  cudnnSetRNNDataDescriptor(s->y, type, layout, (int)l->n_steps, (int)c->n_seq,
+                                            (int)l->H, s->length, zero),
+                  no);
     TRY_DNN(cudnnSetTensorNdDescriptor(s->state, type, 3, dim, stride));
-    TRY_OR_REFUSE(cudnnGetRNNTempSpaceSizes(dnn->handle, b->l->desc,
+    TRY_OR_REFUSE(c->algo,
+                  cudnnGetRNNTempSpaceSizes(dnn->handle, b->l->desc,
                                             keep ? CUDNN_FWD_MODE_TRAINING
                                                  : CUDNN_FWD_MODE_INFERENCE,
                                             s->x, &b->work, keep ? &b->reserve : NULL),
@@ -420,6 +435,7 @@ static rd_rnn_choice gpu_rnn_choose(rd_gpu *g, const char *cell, const rd_lstm_l
                            .n_seq = l->n_steps ? l->off[1] : 0,
                            .rows = l->off[l->n_steps],
                            .mixed = o->mixed,
+                           .bfloat16 = o->mixed && !rd_gpu_uses_float16(g),
                            .trains = trains,
                            .major = i->major,
                            .minor = i->minor,
@@ -468,7 +484,8 @@ rd_code rd_gpu_lstm_forward(rd_gpu *g, const char *cell, const rd_lstm_layer *l,
     v->reserve_bytes = b.reserve;
     RD_TRY(rd_arena_get(scratch, b.work, &work, st));
     RD_TRY(rd_graphs_flush(rd_gpu_graphs(g), st));
-    TRY_OR_REFUSE(cudnnRNNForward(dnn->handle, b.l->desc,
+    TRY_OR_REFUSE(c.algo,
+                  cudnnRNNForward(dnn->handle, b.l->desc,
                                   keep ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE, NULL,
                                   b.s->x, v->x, b.s->y, to, b.s->state, NULL, NULL, b.s->state,
                                   NULL, NULL, b.l->bytes, w, b.work, work, b.reserve, v->reserve),
@@ -512,7 +529,8 @@ rd_code rd_gpu_lstm_backward(rd_gpu *g, const rd_lstm_layer *l, const rd_lstm_ke
     RD_TRY(rd_arena_get(scratch, rows_bytes(&in, type), &dx_all, st));
     RD_TRY(rd_arena_get(scratch, b.work, &work, st));
     RD_TRY(rd_graphs_flush(rd_gpu_graphs(g), st));
-    TRY_OR_REFUSE(cudnnRNNBackwardData_v8(dnn->handle, b.l->desc, NULL, b.s->y, v->y, dy_all,
+    TRY_OR_REFUSE(c.algo,
+                  cudnnRNNBackwardData_v8(dnn->handle, b.l->desc, NULL, b.s->y, v->y, dy_all,
                                           b.s->x, dx_all, b.s->state, NULL, NULL, NULL, b.s->state,
                                           NULL, NULL, NULL, b.l->bytes, w, b.work, work,
                                           v->reserve_bytes, v->reserve),
@@ -522,7 +540,8 @@ rd_code rd_gpu_lstm_backward(rd_gpu *g, const rd_lstm_layer *l, const rd_lstm_ke
     if (l->dW || l->db) {
         RD_TRY(rd_arena_zero(scratch, b.l->bytes, &dw, st));
         RD_TRY(rd_graphs_flush(rd_gpu_graphs(g), st));
-        TRY_OR_REFUSE(cudnnRNNBackwardWeights_v8(dnn->handle, b.l->desc, CUDNN_WGRAD_MODE_ADD, NULL,
+        TRY_OR_REFUSE(c.algo,
+                      cudnnRNNBackwardWeights_v8(dnn->handle, b.l->desc, CUDNN_WGRAD_MODE_ADD, NULL,
                                                  b.s->x, v->x, b.s->state, NULL, b.s->y, v->y,
                                                  b.l->bytes, dw, b.work, work, v->reserve_bytes,
                                                  v->reserve),

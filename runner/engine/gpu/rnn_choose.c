@@ -11,6 +11,9 @@
  * layer runs forward in time, so rows behind the end of a sequence change nothing before it, and
  * their gradients are zero.
  *
+ * cuDNN's persistent kernels are for float32, float16 and double; for bfloat16 it has the standard
+ * algorithm alone.
+ *
  * A batch is filled up to at most 1.5 times its rows. The limit is 4 times if the layer is narrow,
  * because launches then dominate the cost. The other limits are those within which PyTorch uses
  * these algorithms on GPUs from compute capability 8.0 on. */
@@ -80,8 +83,11 @@ rd_rnn_choice rd_rnn_choose(const rd_rnn_case *c)
     if (!c->one_buffer)
         return rnn_choose_own(
             "CUBLAS_WORKSPACE_CONFIG has several sizes: sums could differ from run to run");
-    if (c->mixed && c->major >= 8 && c->library < BFLOAT16_SINCE)
+    if (c->bfloat16 && c->asked == RD_RNN_AUTO)
+        return rnn_choose_own("cuDNN has no persistent algorithm for bfloat16");
+    if (c->bfloat16 && c->library < BFLOAT16_SINCE)
         return rnn_choose_own("bfloat16 needs cuDNN 9.13");
+    if (c->bfloat16) return (rd_rnn_choice){.algo = RD_RNN_STANDARD, .n_seq = c->n_seq, .why = ""};
     if (c->H <= SMALL_H && all <= 4 * c->rows) return filled(RD_RNN_SMALL_H, c, n_seq);
     if (2 * all <= 3 * c->rows && fits_static(c, n_seq))
         return filled(RD_RNN_PERSIST_STATIC, c, n_seq);
