@@ -84,8 +84,13 @@ static rd_code start(rd_gpu *g, rd_gpu_graph *q, const void *letter, size_t byte
     return st->code;
 }
 
+static rd_graphs *graphs;
+
+/* A graph's memory is freed, which flushes, as on a GPU. */
 static void drop(rd_gpu *g, rd_gpu_graph *q)
 {
+    rd_status own = {0};
+    (void)rd_graphs_flush(graphs, &own);
     free(q->list.task);
     free(q->list.args);
     free(q);
@@ -96,7 +101,6 @@ static const rd_graph_maker maker = {make, set, start, drop, up};
 
 /* ---- a program ---- */
 static rd_gpu device;
-static rd_graphs *graphs;
 
 static int open_device(void **state)
 {
@@ -366,6 +370,23 @@ static void test_failure(void **state)
     assert_int_equal(device.n_graphs, graphed + 2);
 }
 
+/* A failure while a step is recorded: what was recorded and not started is dropped, not started. */
+static void test_failure_in_record(void **state)
+{
+    rd_status st = {0};
+    (void)state;
+    once(9, "A1 | A2 | A3");
+    rd_graphs_begin(graphs, 9, &st);
+    steps(graphs, "A1 | A2 | A3", &st);
+    rd_fail(&st, RD_ENUMERIC, "elsewhere");
+    rd_strbuf_reset(&device.did);
+    assert_int_equal(rd_graphs_end(graphs, &st), RD_ENUMERIC);
+    assert_string_equal(device.did.s ? device.did.s : "", "");
+    assert_int_equal(device.n_graphs, 0);
+    once(9, "A1 | A2 | A3");
+    once(9, "A1 | A2 | A3");
+}
+
 /* ---- keys ---- */
 static rd_batch batch_of(int64_t *off, int64_t n, int64_t *off2)
 {
@@ -408,4 +429,4 @@ static void test_keys(void **state)
 
 RD_TESTS("gpu_graph", DEVICE(test_second_time), DEVICE(test_arguments), DEVICE(test_other_way),
          DEVICE(test_anew), DEVICE(test_no_graph), DEVICE(test_cut), DEVICE(test_room),
-         DEVICE(test_failure), TEST(test_keys))
+         DEVICE(test_failure), DEVICE(test_failure_in_record), TEST(test_keys))

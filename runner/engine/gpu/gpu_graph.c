@@ -298,9 +298,12 @@ rd_code rd_graphs_end(rd_graphs *q, rd_status *st)
         else
             q->now->strikes = 0;
     }
-    /* After a failure the segments are dropped: half of a step is no graph. */
-    if (q->state == RECORD && st->code != RD_OK) drop_segments(q, q->now);
+    /* After a failure the segments are dropped: half of a step is no graph. A drop frees memory,
+     * which flushes, so the work is closed first. */
+    const bool half = q->state == RECORD && st->code != RD_OK;
     q->state = CLOSED;
+    q->rec.n = 0;
+    if (half) drop_segments(q, q->now);
     return st->code;
 }
 
