@@ -139,6 +139,26 @@ static void test_shared(void **state)
     assert_string_equal(c.text, "2 x NVIDIA H100 80GB HBM3 on node00, up to 2 ranks on each");
 }
 
+/* Two containers on one machine have different host names, and see the same GPU. */
+static void test_containers(void **state)
+{
+    (void)state;
+    rd_gpu_choice c;
+    rd_status st = {0};
+    rd_gpu_seat s[2] = {seat_of(0, 0, 1, 0), seat_of(1, 0, 1, 0)};
+    memcpy(s[1].uuid, s[0].uuid, sizeof s[1].uuid);
+    assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, false, true, s, 2, &c, &st), RD_EENV);
+    assert_string_equal(
+        st.msg, "two ranks on one GPU, which several hosts have, as containers on one machine do:\n"
+                "  rank 0    node00  GPU 0  GPU-0-0\n"
+                "  rank 1    node01  GPU 0  GPU-0-0\n"
+                "show each of them other GPUs (CUDA_VISIBLE_DEVICES; docker run --gpus device=0); "
+                "\"allow_shared_gpu\": true lets them share, \"device\": \"cpu\" does without");
+    st = (rd_status){0};
+    assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, true, true, s, 2, &c, &st), RD_OK);
+    assert_true(c.shared);
+}
+
 static void test_table_is_cut(void **state)
 {
     (void)state;
@@ -148,7 +168,7 @@ static void test_table_is_cut(void **state)
     for (int r = 0; r < 64; r++) {
         s[r] = seat_of(r / 32, r % 32, 1, 0);
         memset(s[r].host, 'h', sizeof s[r].host - 1);
-        memset(s[r].uuid, 'u', sizeof s[r].uuid - 1);
+        memset(s[r].uuid, r < 32 ? 'u' : 'v', sizeof s[r].uuid - 1);
     }
     assert_int_equal(rd_gpu_choose(RD_DEVICE_CUDA, false, true, s, 64, &c, &st), RD_EENV);
     assert_non_null(strstr(st.msg, "and 26 ranks more\nstart at most 1 rank on "));
@@ -200,5 +220,6 @@ static void test_batch(void **state)
 }
 
 RD_TESTS("gpu_choose", TEST(test_index), TEST(test_cpu), TEST(test_cuda_is_not_there),
-         TEST(test_one_each), TEST(test_shared), TEST(test_table_is_cut), TEST(test_batch),
-         TEST(test_library_is_not_there), TEST(test_nccl), TEST(test_nccl_settings))
+         TEST(test_one_each), TEST(test_shared), TEST(test_containers), TEST(test_table_is_cut),
+         TEST(test_batch), TEST(test_library_is_not_there), TEST(test_nccl),
+         TEST(test_nccl_settings))

@@ -23,9 +23,11 @@ int rd_gpu_choose_index(int local_rank, int n_visible)
     return n_visible > 0 ? local_rank % n_visible : -1;
 }
 
+/* A UUID belongs to one GPU. Host names are not compared: two containers on one machine have
+ * different ones. */
 static bool same_gpu(const rd_gpu_seat *a, const rd_gpu_seat *b)
 {
-    return a->host_index == b->host_index && strcmp(a->uuid, b->uuid) == 0;
+    return strcmp(a->uuid, b->uuid) == 0;
 }
 
 /* Returns the first rank that has the GPU of rank r. */
@@ -57,11 +59,13 @@ static const char *gpu_choose_shown(const char *name, char out[48])
     return rd_printable(name, strlen(name), false, out, 48);
 }
 
-/* Reports the ranks of the first host that has too many ranks, GPU by GPU. */
+/* Reports the ranks of the first host that has too many ranks, GPU by GPU. clash: a rank whose GPU a
+ * lower rank has. */
 static rd_code gpu_choose_refuse(const rd_gpu_seat *seat, int n, int clash, rd_status *st)
 {
     rd_strbuf b = {0};
-    const int host = seat[clash].host_index, gpus = gpus_of(seat, n, host);
+    bool hosts = false; /* ranks of several hosts have one GPU */
+    const int host = seat[owner_of(seat, clash)].host_index, gpus = gpus_of(seat, n, host);
     int rows = 0, ranks = 0;
     char host_name[48], uuid[48];
     for (int owner = 0; owner < n; owner++) {
@@ -70,6 +74,7 @@ static rd_code gpu_choose_refuse(const rd_gpu_seat *seat, int n, int clash, rd_s
             continue;
         for (int r = owner; r < n; r++) {
             if (!same_gpu(&seat[r], &seat[owner])) continue;
+            hosts |= seat[r].host_index != host;
             ranks++;
             if (rows == MOST_ROWS) continue;
             rows++;
@@ -79,12 +84,22 @@ static rd_code gpu_choose_refuse(const rd_gpu_seat *seat, int n, int clash, rd_s
         }
     }
     if (ranks > rows) rd_strbuf_printf(&b, "\n  and %d ranks more", ranks - rows);
-    rd_fail_lines(st, RD_EENV,
-                  "two ranks on one GPU:%s\nstart at most %d rank%s on '%.24s', or show the ranks "
-                  "more GPUs (CUDA_VISIBLE_DEVICES; srun --gpus-per-node); \"allow_shared_gpu\": "
-                  "true lets them share, \"device\": \"cpu\" does without",
-                  rd_strbuf_str(&b), gpus, gpus == 1 ? "" : "s",
-                  gpu_choose_shown(seat[clash].host, host_name));
+    if (hosts)
+        rd_fail_lines(
+            st, RD_EENV,
+            "two ranks on one GPU, which several hosts have, as containers on one machine "
+            "do:%s\nshow each of them other GPUs (CUDA_VISIBLE_DEVICES; docker run --gpus "
+            "device=0); \"allow_shared_gpu\": true lets them share, \"device\": \"cpu\" does "
+            "without",
+            rd_strbuf_str(&b));
+    else
+        rd_fail_lines(
+            st, RD_EENV,
+            "two ranks on one GPU:%s\nstart at most %d rank%s on '%.24s', or show the ranks "
+            "more GPUs (CUDA_VISIBLE_DEVICES; srun --gpus-per-node); \"allow_shared_gpu\": "
+            "true lets them share, \"device\": \"cpu\" does without",
+            rd_strbuf_str(&b), gpus, gpus == 1 ? "" : "s",
+            gpu_choose_shown(seat[clash].host, host_name));
     rd_strbuf_release(&b);
     return st->code;
 }
