@@ -42,6 +42,7 @@ struct exchange {
     int n_ready; /* number of buckets handed over */
     int *left;   /* owned; [n]; number of parameters that the last backward has not completed */
     bool last_backward;
+    bool warm; /* a step has been summed */
     exchange_before *before;
     void *ctx;
     rd_status status; /* failure of a sum that was begun; exchange_finish reports it */
@@ -164,6 +165,13 @@ static bool overlaps(const exchange *x)
     return x->flow && rd_flow_mode_of(x->flow) != RD_FLOW_LATE;
 }
 
+/* The same for the present step: not in the first step of a process with NCCL. There the libraries
+ * make their plans, and loading a kernel waits for NCCL's kernels, which wait for other ranks. */
+static bool overlaps_now(const exchange *x)
+{
+    return overlaps(x) && (x->warm || !x->group);
+}
+
 void exchange_begin(exchange *x)
 {
     embeddings_zero_grads(x->tables, false);
@@ -181,7 +189,7 @@ void exchange_last(exchange *x, exchange_before *before, void *ctx)
 {
     x->before = before;
     x->ctx = ctx;
-    x->last_backward = overlaps(x);
+    x->last_backward = overlaps_now(x);
     memcpy(x->left, x->size, (size_t)x->n * sizeof *x->left);
 }
 
@@ -251,7 +259,7 @@ static rd_code finish_on_gpus(exchange *x, step_comm *out, rd_status *st)
     RD_TRY(rd_gpu_group_times(x->group, x->time, x->n, &n, st));
     const int64_t now_ns = rd_now_ns();
     rd_params_device_changed_grads(r->params);
-    *out = (step_comm){.exposed_s = waited, .overlaps = overlaps(x), .algorithm = x->algorithm};
+    *out = (step_comm){.exposed_s = waited, .overlaps = overlaps_now(x), .algorithm = x->algorithm};
     for (int i = 0; i < n; i++) {
         const double bytes = 4.0 * (double)x->bucket[i].n;
         busy += x->time[i].begin_s - x->time[i].end_s;
@@ -264,6 +272,7 @@ static rd_code finish_on_gpus(exchange *x, step_comm *out, rd_status *st)
              /* the sums without the gaps between them, in which NCCL waits for the next bucket */
              waited);
     out->wire_bytes = ring_bytes(r, out->bytes);
+    x->warm = true;
 done:
     return st->code;
 }
