@@ -80,11 +80,12 @@ template <> __device__ inline uint32_t rd_pair_of<rd_f16>(float a, float b)
 #endif
 }
 
-/* V numbers that are loaded and stored at once. x is aligned to V elements. */
-template <int V> struct alignas(4 * V) rd_lanes {
+/* V numbers that are loaded and stored at once. x is aligned to V elements, at most to 16 bytes:
+ * what callers promise. With more, a compiler could use loads of 32 bytes. */
+template <int V> struct alignas(V < 4 ? 4 * V : 16) rd_lanes {
     float at[V];
 };
-template <int V> struct alignas(2 * V) rd_words {
+template <int V> struct alignas(V < 8 ? 2 * V : 16) rd_words {
     uint32_t at[V / 2];
 };
 
