@@ -3,7 +3,7 @@
 VERSION := 0.1.0
 # DEBUG=1: with rd_assert (include/rd/status.h), and code that a debugger can follow. SAN=... has rd_assert too.
 DEBUG   ?=
-VARIANT ?= $(if $(CUDA),$(if $(filter 1,$(CUDA)),cuda,emulated)$(if $(DEBUG),-debug),$(if $(DEBUG),debug,release))
+VARIANT ?= $(if $(CUDA),$(patsubst 1,cuda,$(CUDA))$(if $(DEBUG),-debug),$(if $(DEBUG),debug,release))
 BUILD   := build/$(VARIANT)
 CC      := mpicc
 OPT     ?= $(if $(DEBUG),-Og,-O3)
@@ -13,8 +13,10 @@ PREFIX  ?= /usr/local
 JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 SUITE   ?= all
 T       :=
-# CUDA=1: with the GPU backend. CUDA=emulated: with its kernels as host code, for the tests.
+# CUDA=1: with the GPU backend. For tests without a GPU: CUDA=fake, the same driver with its kernels as host code and a
+# fake of CUDA's libraries (tests/support/fake); CUDA=emulated, the kernels and another driver (tests/support/emulated).
 CUDA    ?=
+comma   := ,
 PKGS    := jansson libarchive libpcre2-8 libturbojpeg zlib
 # oneDNN has no .pc file. For your own oneDNN:
 #   make DNNL_CFLAGS=-I/opt/dnnl/include DNNL_LIBS='-L/opt/dnnl/lib -Wl,-rpath,/opt/dnnl/lib -ldnnl'
@@ -52,18 +54,19 @@ CFLAGS   += -std=c11 -g $(OPT) $(ARCH) $(OPENMP) -fno-math-errno -fno-trapping-m
             -Wstrict-prototypes -Wmissing-prototypes -Werror
 # With sanitizers gcc knows less about sizes and values, so its warnings about them are off there.
 CFLAGS   += $(SAN:%=-fsanitize=% -fno-sanitize-recover=all -fno-omit-frame-pointer -Wno-format-truncation -Wno-maybe-uninitialized)
-LDFLAGS  += $(OPENMP) $(SAN:%=-fsanitize=%)
+LDFLAGS  += $(OPENMP) $(SAN:%=-fsanitize=%) $(filter --coverage,$(OPT))
 LDLIBS   += $(PKG_LIBS) $(DNNL_LIBS) $(if $(filter thread,$(SAN)),-lgomp) -lm -lpthread
 
-# In runner/engine/gpu, cuda_* calls the CUDA libraries (CUDA=1). gpu_rnn.c, gpu_backend.c and gpu_recurs.c need a GPU
-# backend (CUDA=1 or emulated). gpu_none.c stands in for it elsewhere. The other files are host logic.
-NO_GPU := $(if $(filter 1,$(CUDA)),,runner/engine/gpu/cuda_%) \
+# In runner/engine/gpu, cuda_* calls the CUDA libraries (CUDA=1 or fake). gpu_rnn.c, gpu_backend.c and gpu_recurs.c need a
+# GPU backend (CUDA=1, fake or emulated). gpu_none.c stands in for it elsewhere. The other files are host logic.
+NO_GPU := $(if $(filter 1 fake,$(CUDA)),,runner/engine/gpu/cuda_%) \
           $(addprefix runner/engine/gpu/,$(if $(CUDA),gpu_none.c,gpu_rnn.c gpu_backend.c gpu_recurs.c))
 SRC   := $(filter-out runner/main.c $(NO_GPU),$(wildcard runner/*.c runner/*/*.c runner/*/*/*.c models/*.c))
-# nvcc compiles the GPU kernels. For CUDA=emulated g++ compiles them, with tests/support/emulated/kernel_emulated.h
-# included first.
+# nvcc compiles the GPU kernels. For CUDA=emulated and fake g++ compiles them, with
+# tests/support/emulated/kernel_emulated.h included first.
 KERNELS := $(filter-out $(NO_GPU),$(if $(CUDA),$(wildcard runner/*/*.cu runner/*/*/*.cu)))
-EMULATED := $(if $(filter emulated,$(CUDA)),$(wildcard tests/support/emulated/*.cc))
+EMULATED := $(if $(filter emulated,$(CUDA)),$(wildcard tests/support/emulated/*.cc)) \
+            $(if $(filter fake,$(CUDA)),$(wildcard tests/support/fake/*.cc) $(patsubst %,tests/support/emulated/%_emulated.cc,blocks cudnn memory numbers))
 CXX_SRC := $(if $(SENTENCEPIECE),$(wildcard runner/text/schemes/*.cc))
 OBJ   := $(patsubst %,$(BUILD)/%.o,$(SRC) $(KERNELS) $(EMULATED) $(CXX_SRC))
 LIB   := $(BUILD)/librd.a
@@ -72,8 +75,8 @@ PROG  := $(BUILD)/run_dist
 EXTRA := $(if $(findstring address,$(SAN)),$(BUILD)/tests/support/asan/mpi_leaks.c.o)
 # A test is one .c file with cmocka, or one shell script. Files of tests/support and tests/bench with a main are programs, those
 # without are shared by all tests.
-# dnn_plans.c calls the real cuDNN.
-UNIT  := $(patsubst %.c,$(BUILD)/%,$(filter-out $(if $(filter 1,$(CUDA)),,tests/gpu/dnn_plans.c),\
+# dnn_plans.c calls the real cuDNN, driver_failures.c needs the fake runtime.
+UNIT  := $(patsubst %.c,$(BUILD)/%,$(filter-out $(if $(filter 1,$(CUDA)),,tests/gpu/dnn_plans.c) $(if $(filter fake,$(CUDA)),,tests/gpu/driver_failures.c),\
          $(wildcard tests/unit/*.c tests/ops/*.c tests/golden/*.c tests/fault/*.c $(if $(CUDA),tests/gpu/*.c))))
 MPI   := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/mpi/*.c))
 FUZZ  := $(patsubst %.c,$(BUILD)/%,$(filter-out tests/fuzz/replay.c,$(wildcard tests/fuzz/*.c)))
@@ -93,6 +96,10 @@ ifneq ($(CUDA),)
 endif
 ifeq ($(CUDA),emulated)
   CPPFLAGS += -Itests/support/emulated
+endif
+ifeq ($(CUDA),fake)
+  CPPFLAGS += -DRD_FAKE -Itests/support/fake -Itests/support/emulated
+  LDFLAGS  += $(patsubst %,-Wl$(comma)--wrap=%,dlopen dlsym dlerror dlclose)
 endif
 ifeq ($(CUDA),1)
   NVCC      ?= $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
@@ -165,7 +172,7 @@ $(BUILD)/%.cu.o: %.cu $(BUILD)/flags | $(GEN)
 else
 $(BUILD)/%.cu.o: %.cu $(BUILD)/flags | $(GEN)
 	@mkdir -p $(@D)
-	$(call say,EMU,$<)$(CXX_PLAIN) -include kernel_emulated.h -MMD -MP -x c++ -c $< -o $@
+	$(call say,EMU,$<)$(CXX_PLAIN) -include kernel_emulated.h $(if $(filter fake,$(CUDA)),-include cuda_runtime_api.h) -MMD -MP -x c++ -c $< -o $@
 endif
 $(BUILD)/%.cc.o: %.cc $(BUILD)/flags | $(GEN)
 	@mkdir -p $(@D)
