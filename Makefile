@@ -240,6 +240,7 @@ test-all: ## every test in full length: with sanitizers, several hosts, Slurm, w
 	@$(MAKE) --no-print-directory tsan
 	@$(MAKE) --no-print-directory test SUITE=hosts
 	@$(MAKE) --no-print-directory gpu-test
+	@$(MAKE) --no-print-directory gpu-asan
 	@$(MAKE) --no-print-directory test
 ASAN := VARIANT=asan SAN=address,undefined OPT=-O1
 asan: ## tests under AddressSanitizer and UBSan; SUITE=whole: the long ones too
@@ -260,8 +261,14 @@ bench: $(PROG) $(TOOLS) ## speed: shares of the machine's own peak, scaling, PyT
 gpu-programs: $(PROG) $(filter $(BUILD)/tests/gpu/% $(BUILD)/tests/ops/% $(BUILD)/tests/golden/% $(BUILD)/tests/unit/optim_step,$(UNIT)) \
     $(patsubst %,$(BUILD)/tests/support/%,make_toy npz_same)
 ifeq ($(CUDA),)
-gpu-test: ## the GPU backend's tests: without a GPU, its kernels as host code (build/emulated); with one: make CUDA=1 gpu-test
+gpu-test: ## the GPU backend's tests: without a GPU, on a fake runtime (build/fake, build/emulated); with one: make CUDA=1 gpu-test
+	@$(MAKE) --no-print-directory CUDA=fake OPT=-O2 $@
 	@$(MAKE) --no-print-directory CUDA=emulated OPT=-O2 $@
+gpu-coverage: ## the share of the GPU driver's lines that the tests on the fake runtime execute: at least 85 %
+	@tests/gpu/coverage
+gpu-asan: ## failures of the GPU driver under AddressSanitizer and UBSan, on the fake runtime
+	@$(MAKE) --no-print-directory CUDA=fake VARIANT=fake-asan SAN=address,undefined OPT=-O1 \
+	    T='$(or $(T),gpu/driver_failures gpu/gpu_basics gpu/lstm)' test
 gpu-check: ## on a machine with a GPU: ops, tests, loss curves, speed, sanitizers, and a report, in eight minutes
 	@$(MAKE) --no-print-directory CUDA=1 $@
 gpu-bundle: ## everything that gpu-check needs on a machine with a GPU, in one folder to copy: build/gpu-bundle
@@ -269,7 +276,7 @@ gpu-bundle: ## everything that gpu-check needs on a machine with a GPU, in one f
 else
 gpu-test: gpu-programs
 	@BUILD=$(BUILD) tests/run --jobs $(JOBS) --logs $(BUILD)/logs $(filter tests/gpu/%,$(SHELLS)) $(BUILD)/tests/gpu/ops \
-	    $(filter %/dnn_plans,$(UNIT))
+	    $(filter %/dnn_plans %/driver_failures,$(UNIT))
 gpu-check: gpu-programs
 	@BUILD=$(BUILD) tests/gpu/check $(CHECK)
 gpu-bundle: gpu-programs
@@ -343,7 +350,7 @@ distclean: ## removes all build folders
 help: ## prints this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-.PHONY: deb tarball package-deb package-tarball all demo demo-translate programs test test-all asan asan-programs tsan mutate bench gpu-programs gpu-test gpu-check gpu-bundle fuzz headers objects lint tidy format format-check schema install uninstall deps deps-names clean distclean help FORCE
+.PHONY: deb tarball package-deb package-tarball all demo demo-translate programs test test-all asan asan-programs tsan mutate bench gpu-programs gpu-test gpu-coverage gpu-asan gpu-check gpu-bundle fuzz headers objects lint tidy format format-check schema install uninstall deps deps-names clean distclean help FORCE
 .PRECIOUS: $(BUILD)/%.c.o
 .DELETE_ON_ERROR:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# on_gpu.sh -- the tests that are for either backend, on the GPU's: ops against references in double, golden values, optimizers. On
-# the emulator the ops once more with blocks and threads in other orders, and networks of images with CASES=all. Run by tests/run, which sets BUILD.
+# on_gpu.sh -- the tests that are for either backend, on the GPU's: ops against references in double, golden values, optimizers. In the
+# builds without a GPU also float16, and blocks and threads in other orders. Run by tests/run, which sets BUILD.
 # timeout: 600
 # needs: ops/* golden/images golden/optim golden/seq2seq golden/transformer unit/optim_step
 build=$PWD/${BUILD:-build/cuda}
@@ -33,19 +33,29 @@ if [ $passed -eq 0 ] && [ $failed -eq 0 ]; then
 fi
 on_gpu lstm "$build/tests/gpu/lstm"
 export RD_TEST_DEVICE=cuda
-images=tests/golden/images.c
-[ ! -e "$build/tests/support/emulated/blocks_emulated.cc.o" ] || [ "${CASES:-}" = all ] || images= # a minute there
-for t in tests/ops/*.c $images tests/golden/optim.c tests/golden/seq2seq.c tests/golden/transformer.c tests/unit/optim_step.c; do
-    on_gpu "${t%.c}" "$build/${t%.c}"
-done
-[ -n "$images" ] || on_gpu "tests/golden/images of 16 bits" env RD_TEST_ONLY='16 bits: *' "$build/tests/golden/images"
-for rnn in off on; do on_gpu "ops, cudnn_rnn $rnn" env RD_TEST_CUDNN_RNN=$rnn "$build/tests/gpu/ops"; done
-on_gpu "tests/golden/seq2seq, cudnn_rnn off" env RD_TEST_CUDNN_RNN=off "$build/tests/golden/seq2seq"
-if [ -e "$build/tests/support/emulated/blocks_emulated.cc.o" ]; then
+# Without a GPU the two builds share the work: CUDA=fake runs the driver, CUDA=emulated the kernels with threads in other orders. CASES=all:
+# each runs all.
+kernels='' driver=''
+[ ! -e "$build/tests/support/fake/fake_runtime.cc.o" ] || driver=yes
+[ ! -e "$build/tests/support/emulated/gpu_emulated.cc.o" ] || kernels=yes
+all=''
+[ "${CASES:-}" != all ] || all=yes
+tests='tests/golden/optim.c tests/golden/seq2seq.c tests/golden/transformer.c tests/unit/optim_step.c'
+[ -n "$kernels" ] && [ -z "$all" ] || tests="tests/ops/*.c $tests"
+[ -n "$kernels$driver" ] && [ -z "$all" ] || tests="tests/golden/images.c $tests" # a minute
+for t in $tests; do on_gpu "${t%.c}" "$build/${t%.c}"; done
+if [ -z "$kernels" ] || [ -n "$all" ]; then
+    on_gpu "tests/golden/images of 16 bits" env RD_TEST_ONLY='16 bits: *' "$build/tests/golden/images"
+    for rnn in off on; do on_gpu "ops, cudnn_rnn $rnn" env RD_TEST_CUDNN_RNN=$rnn "$build/tests/gpu/ops"; done
+    on_gpu "tests/golden/seq2seq, cudnn_rnn off" env RD_TEST_CUDNN_RNN=off "$build/tests/golden/seq2seq"
+fi
+if [ -n "$kernels" ] || { [ -n "$driver" ] && [ -n "$all" ]; }; then
     for order in backwards random; do
         on_gpu "ops, $order" env RD_EMULATED_ORDER=$order "$build/tests/gpu/ops"
         on_gpu "search, $order" env RD_EMULATED_ORDER=$order "$build/tests/ops/search"
     done
+fi
+if [ -n "$driver" ] || { [ -n "$kernels" ] && [ -n "$all" ]; }; then
     on_gpu "ops, float16" env RD_EMULATED_SM=75 "$build/tests/gpu/ops"
     for t in image_ops image_conv; do on_gpu "$t, float16" env RD_EMULATED_SM=75 "$build/tests/ops/$t"; done
     on_gpu "ops, cudnn_rnn on, float16" env RD_EMULATED_SM=75 RD_TEST_CUDNN_RNN=on "$build/tests/gpu/ops"

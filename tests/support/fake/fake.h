@@ -29,8 +29,8 @@ typedef struct rd_fake_work {
     int64_t waits;
     /* bytes that were copied to the device, from it, and on it */
     int64_t up_bytes, down_bytes, device_bytes;
-    /* sums over ranks */
-    int64_t sums;
+    /* sums over ranks; plans of convolutions that were made while a sum was queued */
+    int64_t sums, plans_beside_sums;
 } rd_fake_work;
 /* Writes the counts so far to *out. */
 void rd_fake_count(rd_fake_work *out);

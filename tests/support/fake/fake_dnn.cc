@@ -364,6 +364,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t handle)
         const descriptor *config =
             of(value<cudnnBackendDescriptor_t>(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG));
         if (is_capturing()) mistake(__func__, "a plan is made during a capture");
+        counts.plans_beside_sums += sums_queued > 0;
         if (config->engine == BROKEN) return CUDNN_STATUS_NOT_SUPPORTED;
         d->conv = config->conv;
         break;

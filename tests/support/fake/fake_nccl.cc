@@ -238,12 +238,14 @@ ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t 
     c->polls = 1;
     const bool lost = left > 0 && --left == 0;
     const auto at = std::make_shared<sum>();
+    sums_queued++;
     queue(
         s,
         [=] {
             if (lost) lose(c);
             const bool over = go_on(c, at.get(), to, n, e);
             counts.sums += over;
+            sums_queued -= over;
             return over;
         },
         __func__);

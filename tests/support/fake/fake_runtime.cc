@@ -198,9 +198,11 @@ void print_counts()
             (long long)w.kernels, (long long)w.products, (long long)w.convolutions,
             (long long)w.copies, (long long)w.recurrent, (long long)w.graphs,
             (long long)w.in_graphs);
-    fprintf(stderr, "fake CUDA: waits %lld, up %lld, down %lld, device %lld bytes, sums %lld\n",
+    fprintf(stderr,
+            "fake CUDA: waits %lld, up %lld, down %lld, device %lld bytes, sums %lld, plans beside "
+            "sums %lld\n",
             (long long)w.waits, (long long)w.up_bytes, (long long)w.down_bytes,
-            (long long)w.device_bytes, (long long)w.sums);
+            (long long)w.device_bytes, (long long)w.sums, (long long)w.plans_beside_sums);
 }
 
 } // namespace
@@ -209,7 +211,7 @@ namespace fake
 {
 
 rd_fake_work counts;
-int in_graph, groups_lost;
+int in_graph, groups_lost, sums_queued;
 
 void count_in_graph()
 {

@@ -92,6 +92,8 @@ void count_object(int by);
 /* Number of groups that have lost a rank and were not aborted. Their sums never end; a wait for the
  * device then ends the process instead of hanging. */
 extern int groups_lost;
+/* Number of sums that are queued and not done. */
+extern int sums_queued;
 /* Queues work on a stream, or adds it to the graph that the stream captures. */
 void queue(cudaStream_t s, work w, const char *call);
 /* Ends the process unless the bytes are in one allocation of device memory. */

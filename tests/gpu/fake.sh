@@ -1,0 +1,80 @@
+#!/bin/sh
+# fake.sh -- whole runs on the fake runtime (CUDA=fake): other orders of the streams give the same bytes; a call that fails, a kernel that
+# faults and a library that lacks a function end the run with their message and code, on one rank and on two; no plan is made beside a sum.
+# Run by tests/run, which sets BUILD, PROG and MPIRUN; other builds skip it.
+# timeout: 300
+. "$(dirname "$0")/../support/toy.sh"
+build=$PWD/${BUILD:-build/fake}
+[ -e "$build/tests/support/fake/fake_runtime.cc.o" ] || { printf 'skip: %s is no build with CUDA=fake\n0 passed, 0 failed, 1 skipped\n' "$build"; exit 0; }
+same=$build/tests/support/npz_same
+work=$(mktemp -d "${TMPDIR:-/tmp}/gpu_fake.XXXXXX") || exit 2
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 2
+toy 200 11
+cat > net.json << 'END'
+{
+    "model": "resnet_cifar", "depth": 8, "dataset": "synthetic_images", "synthetic_samples": 64, "image_size": 8, "image_channels": 3,
+    "n_classes": 10, "batch_size": 4, "optimizer": "Momentum", "opt_momentum": 0.9, "learning_rate": 0.02, "lr_scaling": "none",
+    "augmentation": "none", "print_samples": false, "histogram_frequency": 0, "image_frequency": 0, "threads": 1, "data_threads": 1,
+    "num_gpus": 1, "seed": 3
+}
+END
+t() { # np, folder, arguments: trains
+    n=$1 dir=$2
+    shift 2
+    ranks "$n" "$PROG" --config_file="${config:-toy}.json" --logdir="$dir" --set device=cuda "$@"
+}
+with() { # NAME=value, np, folder, arguments: the same, on each rank
+    var=$1 n=$2 dir=$3
+    shift 3
+    ranks "$n" env "$var" "$PROG" --config_file="${config:-toy}.json" --logdir="$dir" --set device=cuda "$@"
+}
+one() { # NAME=value, folder, arguments: the same with two ranks, the second of which has it
+    alone=$1 dir=$2
+    shift 2
+    # shellcheck disable=SC2016 # the rank's shell fills them in
+    ranks 2 sh -c '[ "$OMPI_COMM_WORLD_RANK" != 1 ] || export "$1"; shift; exec "$@"' sh "$alone" \
+        "$PROG" --config_file=toy.json --logdir="$dir" --set device=cuda "$@"
+}
+
+# Streams run as late as possible, as soon as possible, or both in turn.
+RD_EMULATED_GPUS=2
+export RD_EMULATED_GPUS
+for pace in lazy eager random; do
+    expect "two GPUs, streams: $pace" 0 "summed by NCCL" with RD_FAKE_STREAMS=$pace 2 $pace --max_steps=5 --set batch_size=8 --set bucket_mb=0.01
+done
+for pace in eager random; do expect "the same weights: $pace" 0 "" "$same" lazy/model-5.npz $pace/model-5.npz; done
+
+# In the first step all plans are made and no sum runs. The convolutions of later steps have the same shapes.
+config=net
+expect "images on two GPUs" 0 "plans beside sums 0" with RD_EMULATED_COUNT=1 2 net --max_steps=3 --set bucket_mb=0.01
+expect "buckets are summed during backward" 0 "in [0-9]* buckets of about 0.01 MB, during backward" cat net/run.log
+config=
+
+# One call fails, in the step or before it; its name, "GPU 0", and code 3. Lasting: so do the calls of the way out.
+for call in cudaStreamCreateWithFlags:1 cudaMalloc:12 cudaMemcpyAsync:3 cudaLaunchKernel:200 cublasLtMatmul:40 cudaEventSynchronize:2 cublasLtMatmulAlgoGetHeuristic:3 \
+    cudaMallocHost:1; do
+    name=${call%:*}
+    [ "$name" != cudaLaunchKernel ] || name='[a-z_<>, ]*'
+    expect "$call" 3 "error: .*GPU 0: .*$name: a failure of the fake" with RD_FAKE_FAIL=$call 1 fails --max_steps=3
+    expect "$call and all later ones" 3 "error: .*GPU 0: .*: a failure of the fake" with RD_FAKE_FAIL="$call+" 1 fails_on --max_steps=3
+done
+expect "a kernel that faults" 3 "error: .*cudaErrorIllegalAddress, seen after kernel .*RD_CUDA_SYNC=1" with RD_FAKE_FAULT=100 1 fault --max_steps=3
+expect "with its name" 3 "error: .*GPU 0: [a-z_<>, ]*: .*cudaErrorIllegalAddress" \
+    ranks 1 env RD_FAKE_FAULT=100 RD_CUDA_SYNC=1 "$PROG" --config_file=toy.json --logdir=fault --set device=cuda --max_steps=3
+expect "a graph that cannot be made" 0 "launched one by one from here on: GPU 0: cudaGraphInstantiate" with RD_FAKE_FAIL=cudaGraphInstantiate:1 1 graph --max_steps=20
+expect "a library that is too old" 3 "has no cublasLtMatmul: it is too old" with RD_FAKE_LACKS=cublasLtMatmul 1 old --max_steps=1
+expect "no way to compute a product" 3 "cuBLAS has no way to compute a product of" with RD_FAKE_NO_PRODUCT=1 1 none --max_steps=1
+config=net
+expect "no engine for a convolution" 3 "has no reproducible convolution for float32 of" with RD_FAKE_NO_ENGINE=1 1 none --max_steps=1
+config=
+
+# Two ranks: a call of the second one fails, in its device or in NCCL. Both end; the message names rank 1.
+two='--set batch_size=8 --max_steps=6 --set stall_abort_s=20'
+# shellcheck disable=SC2086 # several words
+{
+expect "a call of one rank fails" 3 "rank 1.*GPU [01]: .*cublasLtMatmul" one RD_FAKE_FAIL=cublasLtMatmul:60 two $two
+expect "a kernel of one rank faults" 3 "rank 1.*cudaErrorIllegalAddress" one RD_FAKE_FAULT=150 two_fault $two
+expect "a sum of one rank fails" 3 "rank 1.*ncclAllReduce" one RD_FAKE_FAIL=ncclAllReduce:3 two_sum $two
+}
+summary
