@@ -12,6 +12,7 @@ typedef enum rd_variable {
     RD_VAR_NO_PEER_READ,    /* Open MPI: messages on a host do not read another process's memory */
     RD_VAR_TCP_FLAGS,       /* Open MPI: how TCP moves large messages */
     RD_VAR_YIELD,           /* Open MPI: an idle rank gives its core away */
+    RD_VAR_DEVICE_ORDER,    /* CUDA: numbers of GPUs are those of nvidia-smi */
     RD_VAR_CUBLAS_BUFFERS,  /* cuBLAS: one size of work buffers */
     RD_VAR_NCCL_SHARED_GPU, /* NCCL: several ranks may use one GPU */
     RD_VAR_NCCL_ALGO,       /* NCCL: these three fix the order of its sums */

@@ -1,7 +1,7 @@
 /* gpu_choose.h -- which device a run uses, and what it reports if it cannot use the device.
  *
- * The functions only decide. They touch no GPU, and the file is in every build. Each rank describes
- * what it found in one record. All ranks get the records of all ranks (rd_comm_allgather), so all
+ * The functions only decide. They touch no GPU (except rd_gpu_seat_look), and the file is in every
+ * build. Each rank describes what it found in one record. All ranks get the records of all ranks (rd_comm_allgather), so all
  * come to the same answer. */
 #ifndef RD_GPU_CHOOSE_H
 #define RD_GPU_CHOOSE_H
@@ -26,8 +26,9 @@ typedef struct rd_gpu_seat {
     int n_visible;
     /* index of the GPU that the rank uses: rd_gpu_choose_index */
     int index;
-    /* name and uuid of that GPU */
-    char name[96], uuid[48];
+    /* name and uuid of that GPU, and its address on the PCI bus; MIG instances of one GPU have one
+     * address */
+    char name[96], uuid[48], pci[16];
     /* why the rank cannot use a GPU: it sees none, or a library is missing; "": it can */
     char why[400];
 } rd_gpu_seat;
@@ -37,11 +38,17 @@ typedef struct rd_gpu_seat {
  * launcher may show each rank one GPU (CUDA_VISIBLE_DEVICES per rank); the index is then 0. */
 int rd_gpu_choose_index(int local_rank, int n_visible);
 
+/* Fills the seat of this rank, whose host, host_index and local_rank are set; the other bytes are
+ * zero. images: cuDNN is needed. A missing GPU or library is no failure: why holds the reason. */
+rd_code rd_gpu_seat_look(bool images, rd_gpu_seat *s, rd_status *st);
+
 typedef struct rd_gpu_choice {
     /* RD_DEVICE_CPU or RD_DEVICE_CUDA */
     rd_device device;
-    /* two ranks use one GPU */
+    /* two ranks use one GPU, or MIG instances of one */
     bool shared;
+    /* the ranks of a host see one GPU each, and not the same one */
+    bool hidden;
     /* text for the banner: "2 x NVIDIA H100 80GB HBM3 on node07, one rank each". It is "" if the
      * program has no GPU backend and the config does not ask for one. */
     char text[560];
@@ -51,7 +58,7 @@ typedef struct rd_gpu_choice {
  * a GPU backend. "auto" uses GPUs if every rank can use one, CPUs if no rank can.
  *
  * RD_EENV if the config asks for "cuda" and it is not available, or if only some ranks can use a
- * GPU. RD_EENV if two ranks use one GPU (by uuid, on one host) without allow_shared; the message
+ * GPU. RD_EENV if two ranks use one GPU (by uuid) without allow_shared; the message
  * has a table of rank, host, GPU, uuid. */
 rd_code rd_gpu_choose(rd_device asked, bool allow_shared, bool compiled, const rd_gpu_seat *seat,
                       int n, rd_gpu_choice *out, rd_status *st);

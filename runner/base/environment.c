@@ -24,6 +24,9 @@ static const struct {
                           "Over TCP the method \"put\" leaves the link idle between pieces."},
     [RD_VAR_YIELD] = {"OMPI_MCA_mpi_yield_when_idle", "1",
                       "With more ranks than cores, a rank that waits would take another's core."},
+    [RD_VAR_DEVICE_ORDER] =
+        {"CUDA_DEVICE_ORDER", "PCI_BUS_ID",
+         "By default the fastest GPU is GPU 0, which need not be nvidia-smi's."},
     [RD_VAR_CUBLAS_BUFFERS] =
         {"CUBLAS_WORKSPACE_CONFIG", ":4096:2",
          "With buffers of two sizes cuBLAS chooses kernels by what is in use, "

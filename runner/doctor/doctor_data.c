@@ -5,6 +5,8 @@
 #include "doctor_impl.h"
 #include "rd/data.h"
 #include "rd/file.h"
+#include "rd/gpu.h"
+#include "rd/gpu_choose.h"
 #include "rd/model.h"
 #include <dirent.h>
 #include <errno.h>
@@ -91,6 +93,44 @@ void doc_check_config(doc_report *r, rd_comm *comm, rd_config *config,
                 rd_dataset_def_of(d)->count(rd_dataset_self(d)), print);
     }
     rd_dataset_free(d);
+}
+
+/* ---- device ---- */
+
+void doc_check_device(doc_report *r, rd_comm *comm, const rd_config *config)
+{
+    const rd_world *w = rd_comm_world(comm);
+    const char *wanted = config_text(config, "device");
+    const rd_device asked = strcmp(wanted, "cuda") == 0  ? RD_DEVICE_CUDA
+                            : strcmp(wanted, "cpu") == 0 ? RD_DEVICE_CPU
+                                                         : RD_DEVICE_AUTO;
+    const json_t *share = rd_config_get(config, "allow_shared_gpu");
+    const bool compiled = rd_gpu_compiled();
+    rd_gpu_seat mine, *all = calloc((size_t)w->size, sizeof *all);
+    rd_gpu_choice choice;
+    rd_status st = {0};
+    memset(&mine, 0, sizeof mine);
+    (void)snprintf(mine.host, sizeof mine.host, "%s", w->host);
+    mine.host_index = w->host_index;
+    mine.local_rank = w->local_rank;
+    if (!all) rd_fail(&st, RD_EENV, "out of memory for the GPUs of %d ranks", w->size);
+    if (compiled && asked != RD_DEVICE_CPU && st.code == RD_OK)
+        (void)rd_gpu_seat_look(false, &mine, &st);
+    if (rd_comm_agree(comm, &st) == RD_OK &&
+        rd_comm_allgather(comm, &mine, all, (int64_t)sizeof mine, &st) == RD_OK)
+        (void)rd_gpu_choose(asked, share && json_is_true(share), compiled, all, w->size, &choice,
+                            &st);
+    if (rd_comm_agree(comm, &st) != RD_OK)
+        doc_add(r, DOC_FAIL, "device",
+                "put the ranks where there are GPUs, or use CPUs (device cpu)", "%s", st.msg);
+    else if (choice.device == RD_DEVICE_CUDA)
+        doc_add(r, choice.hidden ? DOC_WARN : DOC_OK, "device",
+                choice.hidden
+                    ? "show every rank all GPUs (srun --gpus-per-node with --gpu-bind=none)"
+                    : NULL,
+                "%s%s", choice.text,
+                choice.hidden ? "; each rank sees one GPU alone, so NCCL cannot use NVLink" : "");
+    free(all);
 }
 
 /* ---- log folder ---- */

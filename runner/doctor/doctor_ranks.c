@@ -378,6 +378,7 @@ static rd_code examine_job(job_exam *in, const rd_cli *cli, rd_config *config,
         doc_add(&in->report, DOC_FAIL, "config",
                 "correct the config; run_dist --print_config shows it with all its keys", "%s",
                 unread->msg);
+    if (config) doc_check_device(&in->report, in->comm, config);
     if (config) doc_check_config(&in->report, in->comm, config, groups, n_groups);
     if (cli->logdir && cli->logdir[0]) doc_check_logdir(&in->report, in->comm, cli->logdir, keep);
 done:

@@ -10,23 +10,11 @@
  * CPU computes. */
 static rd_code device_look(const rd_run *r, rd_gpu_seat *s, rd_status *st)
 {
-    rd_gpu_info info;
-    rd_status own = {.code = RD_OK};
     memset(s, 0, sizeof *s);
     (void)snprintf(s->host, sizeof s->host, "%s", r->world->host);
     s->host_index = r->world->host_index;
     s->local_rank = r->world->local_rank;
-    s->n_visible = rd_gpu_count(s->why);
-    s->index = rd_gpu_choose_index(s->local_rank, s->n_visible);
-    if (s->index < 0) return st->code;
-    RD_TRY(rd_gpu_query(s->index, &info, st));
-    memcpy(s->name, info.name, sizeof s->name);
-    memcpy(s->uuid, info.uuid, sizeof s->uuid);
-    const bool images = r->model->unit != NULL;
-    if (rd_gpu_need_libraries(images, &own) != RD_OK)
-        (void)snprintf(s->why, sizeof s->why, "%.390s", own.msg);
-done:
-    return st->code;
+    return rd_gpu_seat_look(r->model->unit != NULL, s, st);
 }
 
 /* Collective. Gathers the GPUs of all ranks, by rank. The caller frees *out. */

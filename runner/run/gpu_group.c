@@ -145,6 +145,11 @@ rd_code gpu_group_open(rd_run *r, rd_gpu_group **out, char why[200], rd_status *
         RD_TRY(same_nccl(r, &all[r->world->rank].nccl, st));
         RD_TRY(make_group(r, out, why, st));
     }
+    if (*out && r->device.hidden && r->world->rank == 0)
+        rd_warn(r->log,
+                "each rank sees one GPU of its host alone, so NCCL cannot use NVLink between "
+                "them: show every rank all GPUs (srun --gpus-per-node with --gpu-bind=none, "
+                "not --gpus-per-task; no CUDA_VISIBLE_DEVICES of one GPU)");
     if (!*out && warn && r->world->rank == 0)
         rd_warn(r->log, "gradients go through the hosts' memory, which is slower: %s", why);
 done:

@@ -69,6 +69,24 @@ config=net
 expect "no engine for a convolution" 3 "has no reproducible convolution for float32 of" with RD_FAKE_NO_ENGINE=1 1 none --max_steps=1
 config=
 
+# Each rank sees one GPU, and not the same one.
+apart() { # folder, arguments
+    dir=$1
+    shift
+    # shellcheck disable=SC2016 # the rank's shell fills it in
+    ranks 2 sh -c 'RD_EMULATED_GPUS=1 RD_FAKE_UUID=$OMPI_COMM_WORLD_RANK exec "$@"' sh "$PROG" --config_file=toy.json --logdir="$dir" "$@" \
+        --set device=cuda --set batch_size=8
+}
+expect "each rank sees one GPU alone" 0 "warning: each rank sees one GPU of its host alone, so NCCL cannot use NVLink" apart alone --max_steps=2
+expect "the doctor says so" 0 "NCCL cannot use NVLink" apart doctor --mode=doctor
+expect "MIG instances of one GPU" 0 "hosts' memory, after backward: ranks share a GPU" with RD_FAKE_MIG=1 2 mig --max_steps=2 --set batch_size=8
+RD_EMULATED_GPUS=1
+expect "two ranks on one instance" 3 "rank 1 .* MIG-0" with RD_FAKE_MIG=1 2 mig_one --max_steps=2 --set batch_size=8
+expect "the doctor, too" 3 "two ranks on one GPU" with RD_FAKE_MIG=1 2 doctor --mode=doctor --set batch_size=8
+RD_EMULATED_GPUS=0
+expect "the doctor without a GPU" 3 "there is no GPU that can be used" t 1 doctor --mode=doctor
+RD_EMULATED_GPUS=2
+
 # Two ranks: a call of the second one fails, in its device or in NCCL. Both end; the message names rank 1.
 two='--set batch_size=8 --max_steps=6 --set stall_abort_s=20'
 # shellcheck disable=SC2086 # several words

@@ -159,6 +159,46 @@ static void test_containers(void **state)
     assert_true(c.shared);
 }
 
+/* Ranks that see one GPU each: NCCL cannot use NVLink between them. */
+static void test_hidden(void **state)
+{
+    (void)state;
+    rd_gpu_choice c;
+    rd_status st = {0};
+    rd_gpu_seat s[2] = {seat_of(0, 0, 1, 0), seat_of(0, 1, 1, 1)};
+    assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, false, true, s, 2, &c, &st), RD_OK);
+    assert_true(c.hidden && !c.shared);
+    assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, false, true, s, 1, &c, &st), RD_OK);
+    assert_false(c.hidden);
+    s[1].host_index = 1; /* one GPU on each host */
+    assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, false, true, s, 2, &c, &st), RD_OK);
+    assert_false(c.hidden);
+    s[0] = seat_of(0, 0, 2, 0), s[1] = seat_of(0, 1, 2, 1);
+    assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, false, true, s, 2, &c, &st), RD_OK);
+    assert_false(c.hidden);
+}
+
+/* MIG instances of one GPU have different UUIDs, and NCCL takes them for one GPU. */
+static void test_instances(void **state)
+{
+    (void)state;
+    rd_gpu_choice c;
+    rd_status st = {0};
+    rd_gpu_seat s[2] = {seat_of(0, 0, 1, 0), seat_of(0, 1, 1, 1)};
+    for (int i = 0; i < 2; i++) {
+        snprintf(s[i].uuid, sizeof s[i].uuid, "MIG-%d", i);
+        snprintf(s[i].pci, sizeof s[i].pci, "0000:17:00.0");
+    }
+    assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, false, true, s, 2, &c, &st), RD_OK);
+    assert_true(c.shared && !c.hidden);
+    s[1].host_index = 1; /* another machine */
+    assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, false, true, s, 2, &c, &st), RD_OK);
+    assert_false(c.shared);
+    s[1] = s[0]; /* the launcher shows both the same instance */
+    assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, false, true, s, 2, &c, &st), RD_EENV);
+    assert_non_null(strstr(st.msg, "CUDA_VISIBLE_DEVICES=MIG-... of each rank"));
+}
+
 static void test_table_is_cut(void **state)
 {
     (void)state;
@@ -220,6 +260,6 @@ static void test_batch(void **state)
 }
 
 RD_TESTS("gpu_choose", TEST(test_index), TEST(test_cpu), TEST(test_cuda_is_not_there),
-         TEST(test_one_each), TEST(test_shared), TEST(test_containers), TEST(test_table_is_cut),
-         TEST(test_batch), TEST(test_library_is_not_there), TEST(test_nccl),
-         TEST(test_nccl_settings))
+         TEST(test_one_each), TEST(test_shared), TEST(test_containers), TEST(test_hidden),
+         TEST(test_instances), TEST(test_table_is_cut), TEST(test_batch),
+         TEST(test_library_is_not_there), TEST(test_nccl), TEST(test_nccl_settings))

@@ -1,12 +1,14 @@
 /* cuda_about.c -- the number of GPUs, and the texts that describe a gpu. */
 #include "cuda_impl.h"
 #include "gpu_remedy.h"
+#include "rd/environment.h"
 #include <stdlib.h>
 
 int rd_gpu_count(char why[256])
 {
     int n = 0, driver = 0, runtime = 0;
     why[0] = '\0';
+    (void)rd_environment_default(RD_VAR_DEVICE_ORDER); /* before the runtime's first call */
     const cudaError_t e = cudaGetDeviceCount(&n);
     if (e == cudaSuccess && n > 0) return n;
     (void)cudaGetLastError();

@@ -375,7 +375,7 @@ static rd_code cuda_blas_multiply(rd_gpu *g, const rd_product *p, operand type, 
         {p->A, p->type_a, p->ta ? p->k : p->m, p->ta ? p->m : p->k, p->lda, p->stride_a, p->A},
         {p->B, p->type_b, p->tb ? p->n : p->k, p->tb ? p->k : p->n, p->ldb, p->stride_b, p->B}};
     const size_t size = type == NARROW ? sizeof(uint16_t) : sizeof(float);
-    plan *q;
+    plan *q = NULL;
     RD_TRY(cuda_blas_begin(g, st));
     if (type == NARROW) RD_TRY(narrow_sides(g, batch, of, st));
     const cuda_blas_shape s = {

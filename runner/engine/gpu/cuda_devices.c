@@ -22,7 +22,9 @@ typedef struct nvml_memory {
     unsigned long long total, free, used;
 } nvml_memory;
 
-static bool nvml_free(const char *uuid, uint64_t *bytes)
+/* Finds the free memory of the GPU with that UUID. If the UUID is that of a MIG instance, changes
+ * its prefix, which the runtime does not know. */
+static bool nvml_free(char uuid[48], uint64_t *bytes)
 {
     int (*init)(void), (*by_uuid)(const char *, void **), (*memory)(void *, nvml_memory *),
         (*end)(void);
@@ -39,7 +41,14 @@ static bool nvml_free(const char *uuid, uint64_t *bytes)
         nvml_memory m = {0};
         ok = init() == 0;
         if (ok) {
-            ok = by_uuid(uuid, &device) == 0 && memory(device, &m) == 0;
+            ok = by_uuid(uuid, &device) == 0;
+            if (!ok) {
+                char instance[48];
+                snprintf(instance, sizeof instance, "MIG%.44s", uuid + 3);
+                ok = by_uuid(instance, &device) == 0;
+                if (ok) memcpy(uuid, instance, sizeof instance);
+            }
+            ok = ok && memory(device, &m) == 0;
             (void)end();
         }
         *bytes = m.free;
@@ -63,11 +72,14 @@ rd_code rd_cuda_query(int index, bool has_context, rd_gpu_info *out, rd_status *
     out->minor = p.minor;
     out->n_sm = p.multiProcessorCount;
     out->memory = p.totalGlobalMem;
+    if (cudaDeviceGetPCIBusId(out->pci, sizeof out->pci, index) != cudaSuccess) {
+        (void)cudaGetLastError();
+        out->pci[0] = '\0';
+    }
     size_t left = 0, total = 0;
+    if (!nvml_free(out->uuid, &out->free_memory)) out->free_memory = 0;
+    /* without a context cudaMemGetInfo would create one, of some hundred MiB on that GPU */
     if (has_context && cudaMemGetInfo(&left, &total) == cudaSuccess) out->free_memory = left;
-    /* cudaMemGetInfo would create a context of some hundred MiB on that GPU */
-    else if (!nvml_free(out->uuid, &out->free_memory))
-        out->free_memory = 0;
 done:
     return st->code;
 }

@@ -96,10 +96,13 @@ static rd_code gpu_choose_refuse(const rd_gpu_seat *seat, int n, int clash, rd_s
         rd_fail_lines(
             st, RD_EENV,
             "two ranks on one GPU:%s\nstart at most %d rank%s on '%.24s', or show the ranks "
-            "more GPUs (CUDA_VISIBLE_DEVICES; srun --gpus-per-node); \"allow_shared_gpu\": "
+            "more GPUs (CUDA_VISIBLE_DEVICES%s; srun --gpus-per-node); \"allow_shared_gpu\": "
             "true lets them share, \"device\": \"cpu\" does without",
             rd_strbuf_str(&b), gpus, gpus == 1 ? "" : "s",
-            gpu_choose_shown(seat[clash].host, host_name));
+            gpu_choose_shown(seat[clash].host, host_name),
+            strncmp(seat[clash].uuid, "MIG-", 4) == 0
+                ? "=MIG-... of each rank, since a process sees one MIG instance"
+                : "");
     rd_strbuf_release(&b);
     return st->code;
 }
@@ -139,6 +142,33 @@ static void describe_gpus(const rd_gpu_seat *seat, int n, rd_gpu_choice *out)
     if (gpus > 1) snprintf(count, sizeof count, "%d x ", gpus);
     snprintf(out->text, sizeof out->text, "%s%s%s on %s%s", count, seat[0].name,
              same_name ? "" : " and others", where, ranks);
+}
+
+static bool same_place(const rd_gpu_seat *a, const rd_gpu_seat *b)
+{
+    return a->host_index == b->host_index && a->pci[0] && strcmp(a->pci, b->pci) == 0;
+}
+
+/* Do ranks use MIG instances of one GPU? NCCL takes them for one GPU. */
+static bool shares_instances(const rd_gpu_seat *seat, int n)
+{
+    for (int r = 1; r < n; r++)
+        for (int s = 0; s < r; s++)
+            if (same_place(&seat[s], &seat[r])) return true;
+    return false;
+}
+
+/* Do the ranks of a host see one GPU each, and not the same one? */
+static bool hides_gpus(const rd_gpu_seat *seat, int n)
+{
+    bool several = false;
+    for (int r = 0; r < n; r++) {
+        if (seat[r].n_visible != 1) return false;
+        for (int s = 0; s < r; s++)
+            several |= seat[s].host_index == seat[r].host_index && !same_gpu(&seat[s], &seat[r]) &&
+                       !same_place(&seat[s], &seat[r]);
+    }
+    return several;
 }
 
 rd_code rd_gpu_choose(rd_device asked, bool allow_shared, bool compiled, const rd_gpu_seat *seat,
@@ -187,6 +217,8 @@ rd_code rd_gpu_choose(rd_device asked, bool allow_shared, bool compiled, const r
         if (!allow_shared) return gpu_choose_refuse(seat, n, r, st);
         out->shared = true;
     }
+    out->shared |= shares_instances(seat, n);
+    out->hidden = hides_gpus(seat, n);
     out->device = RD_DEVICE_CUDA;
     describe_gpus(seat, n, out);
     return st->code;

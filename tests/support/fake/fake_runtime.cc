@@ -470,6 +470,9 @@ cudaError_t cudaRuntimeGetVersion(int *version)
 cudaError_t cudaGetDeviceCount(int *n)
 {
     FAKE_CALL();
+    const char *order = getenv("CUDA_DEVICE_ORDER");
+    if (!order || strcmp(order, "PCI_BUS_ID") != 0)
+        mistake(__func__, "GPUs are not numbered as nvidia-smi numbers them");
     *n = n_gpus();
     return *n ? cudaSuccess : set_last(cudaErrorNoDevice);
 }
@@ -492,8 +495,10 @@ cudaError_t cudaDeviceGetPCIBusId(char *id, int bytes, int index)
 {
     FAKE_CALL();
     if (index < 0 || index >= n_gpus()) return set_last(cudaErrorInvalidDevice);
-    const char *e = getenv("RD_FAKE_PCI");
-    snprintf(id, (size_t)bytes, "%s", e ? e : "FFFF:FF:00.0");
+    const int number = number_of_environment("RD_FAKE_MIG", 0)
+                           ? 0
+                           : index + (int)number_of_environment("RD_FAKE_UUID", 0);
+    snprintf(id, (size_t)bytes, "0000:%02x:00.0", 0xe0 + number);
     return cudaSuccess;
 }
 

@@ -19,7 +19,8 @@
  *     RD_FAKE_FAULT=n             kernel n that runs touches memory that it may not
  *     RD_FAKE_LACKS=name          a library lacks this function: it is too old
  *     RD_FAKE_SMS=n               multiprocessors of a GPU, default 132
- *     RD_FAKE_MIG=1               the GPUs are MIG instances */
+ *     RD_FAKE_MIG=1               the GPUs are MIG instances of one GPU
+ *     RD_FAKE_UUID=n              GPU 0 is the one with this number */
 #ifndef RD_FAKE_RUNTIME_H
 #define RD_FAKE_RUNTIME_H
 
