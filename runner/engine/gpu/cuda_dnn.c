@@ -515,7 +515,7 @@ static rd_code cuda_dnn_run(rd_gpu *g, kind what, const rd_gpu_conv *c, const vo
                    .align = cuda_dnn_alignment(c->type, x, w, y),
                    .kind = what,
                    .type = c->type};
-    plan *p;
+    plan *p = NULL;
     RD_TRY(cuda_dnn_plan_for(g, &k, &p, st));
     RD_TRY(rd_gpu_scratch_get(g, &g->scratch[2], (size_t)p->workspace, st));
     const convolution j = {.plan = p, .id = p->id, .data = {x, w, y}, .workspace = g->scratch[2].p};
