@@ -4,7 +4,7 @@
 #include "element_device.h"
 
 template <int V, typename From, typename To>
-static __global__ void __launch_bounds__(RD_BLOCK, 4)
+static __global__ void __launch_bounds__(RD_BLOCK, 3)
     cast(int64_t n, const From *x, To *y, bool add)
 {
     for (RD_EACH(i, n / V)) {
