@@ -23,7 +23,7 @@ typedef struct rd_gpu rd_gpu;
 
 /* ---- devices ---- */
 typedef struct rd_gpu_info {
-    /* uuid: "GPU-..." or "MIG-..." as nvidia-smi -L prints it; pci: "0000:17:00.0", "" if unknown */
+    /* uuid: "GPU-..." or "MIG-..." as nvidia-smi -L prints it; pci: "0000:17:00.0", or "" */
     char name[96], uuid[48], pci[16];
     /* compute capability */
     int major, minor;

@@ -1,8 +1,8 @@
 /* gpu_choose.h -- which device a run uses, and what it reports if it cannot use the device.
  *
  * The functions only decide. They touch no GPU (except rd_gpu_seat_look), and the file is in every
- * build. Each rank describes what it found in one record. All ranks get the records of all ranks (rd_comm_allgather), so all
- * come to the same answer. */
+ * build. Each rank describes what it found in one record. All ranks get the records of all ranks
+ * (rd_comm_allgather), so all come to the same answer. */
 #ifndef RD_GPU_CHOOSE_H
 #define RD_GPU_CHOOSE_H
 

@@ -294,8 +294,8 @@ void doc_complaint(const char *text, char out[600]);
 void doc_check_config(doc_report *r, rd_comm *comm, rd_config *config,
                       const rd_option_group *const *groups, int n_groups);
 
-/* Checks that the device of the config can be used: GPUs, if it asks for them. Collective; adds to the
- * report of rank 0 and to those of the other ranks, which are discarded. */
+/* Checks that the device of the config can be used: GPUs, if it asks for them. Collective; adds to
+ * the report of rank 0 and to those of the other ranks, which are discarded. */
 void doc_check_device(doc_report *r, rd_comm *comm, const rd_config *config);
 
 /* Checks that rank 0 can write to the log folder, whether the other hosts see it, and that its disk

@@ -208,8 +208,8 @@ static bool may_be_ignored(const char *call)
            strcmp(call, "cudaStreamSynchronize") == 0 || strcmp(call, "ncclCommFinalize") == 0;
 }
 
-/* Returns whether the message names the call. A launch is named by its kernel, a poll of NCCL by the
- * call that it waits for, and an engine of cuDNN that cannot be had by the convolution. */
+/* Returns whether the message names the call. A launch is named by its kernel, a poll of NCCL by
+ * the call that it waits for, and an engine of cuDNN that cannot be had by the convolution. */
 static bool names(const rd_status *st, const char *call)
 {
     if (strcmp(call, "ncclCommGetAsyncError") == 0) return strstr(st->msg, "NCCL: nccl");

@@ -59,8 +59,8 @@ static const char *gpu_choose_shown(const char *name, char out[48])
     return rd_printable(name, strlen(name), false, out, 48);
 }
 
-/* Reports the ranks of the first host that has too many ranks, GPU by GPU. clash: a rank whose GPU a
- * lower rank has. */
+/* Reports the ranks of the first host that has too many ranks, GPU by GPU. clash: a rank whose GPU
+ * a lower rank has. */
 static rd_code gpu_choose_refuse(const rd_gpu_seat *seat, int n, int clash, rd_status *st)
 {
     rd_strbuf b = {0};
