@@ -26,8 +26,11 @@ typedef struct rd_log rd_log;
  * be NULL. The caller owns *log. */
 rd_code rd_log_new(int rank, const char *host, FILE *out, rd_log **log, rd_status *st);
 void rd_log_free(rd_log *l); /* NULL is fine; ends a live line */
-/* Appends all later lines to this file, too. For rank 0. */
+/* Appends all later lines to this file, too, each with its time in front: "2026-11-29 20:01:02 ".
+ * For rank 0. */
 rd_code rd_log_tee(rd_log *l, const char *path, rd_status *st);
+/* Returns the text of a line of that file, behind its time if there is one. */
+const char *rd_log_text(const char *line);
 /* Returns whether `out` is a terminal. mpirun gives its ranks their own terminal. */
 bool rd_log_is_tty(const rd_log *l);
 /* Returns whether a terminal shows `out`, also through mpirun. */

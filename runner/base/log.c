@@ -24,6 +24,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { PATIENCE_MS = 10000, HURRY_MS = 100, SLICE_MS = 50 };
@@ -316,6 +317,37 @@ static void log_add_lines(rd_strbuf *b, const char *text)
     }
 }
 
+/* Appends the time of a line of run.log: "2026-11-29 20:01:02 ", by the clock of the host. */
+static void log_add_time(rd_strbuf *b)
+{
+    char text[32];
+    struct tm at;
+    const time_t now = time(NULL);
+    if (localtime_r(&now, &at) && strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S ", &at) > 0)
+        rd_strbuf_puts(b, text);
+}
+
+const char *rd_log_text(const char *line)
+{
+    static const char form[] = "0000-00-00 00:00:00 ";
+    for (size_t i = 0; i < sizeof form - 1; i++) {
+        const bool digit = line[i] >= '0' && line[i] <= '9';
+        if (form[i] == '0' ? !digit : line[i] != form[i]) return line;
+    }
+    return line + sizeof form - 1;
+}
+
+/* Appends one line to run.log. */
+static bool log_tee_line(const rd_log *l, const char *line, size_t n)
+{
+    rd_strbuf b = {0};
+    log_add_time(&b);
+    rd_strbuf_add(&b, line, n);
+    const bool whole = b.failed || log_write(l->tee_fd, b.s, b.n);
+    rd_strbuf_release(&b);
+    return whole;
+}
+
 /* Writes one line to the console and to run.log. text: the line without its '\n'. to_err: to
  * stderr, else to the log's stream. l may be NULL: then to stderr alone. */
 static void log_write_line(rd_log *l, bool to_err, look how, const char *text)
@@ -349,7 +381,7 @@ static void log_write_line(rd_log *l, bool to_err, look how, const char *text)
     rd_strbuf_reset(&b);
     rd_strbuf_puts(&b, text);
     rd_strbuf_add(&b, "\n", 1);
-    if (!b.failed && l && l->tee_fd >= 0 && !log_write(l->tee_fd, b.s, b.n) && !l->tee_failed) {
+    if (!b.failed && l && l->tee_fd >= 0 && !log_tee_line(l, b.s, b.n) && !l->tee_failed) {
         static const char lost[] =
             "warning: run.log cannot be written any more (is the disk full?)\n";
         l->tee_failed = true;
@@ -448,6 +480,7 @@ void rd_error_append(const rd_log *l, const char *path, const rd_status *st)
     const char *kind;
     const int fd = rd_open_output(path, O_WRONLY | O_APPEND, &kind);
     if (fd < 0) return;
+    log_add_time(&b);
     log_add_error(&b, l, st);
     rd_strbuf_add(&b, "\n", 1);
     if (!b.failed) (void)log_write(fd, b.s, b.n);

@@ -136,7 +136,7 @@ static bool stopped_on_request(const supervisor *s, double begin_s)
     while (n > 0 && tail[n - 1] == '\n') n--;
     tail[n] = '\0';
     const char *last = strrchr(tail, '\n');
-    last = last ? last + 1 : tail;
+    last = rd_log_text(last ? last + 1 : tail);
     return !strncmp(last, message[0], strlen(message[0])) ||
            !strncmp(last, message[1], strlen(message[1]));
 }

@@ -81,11 +81,11 @@ expect "which is neither the first nor the last evaluation" 1 "" sh -c "echo '$(
 # Killed again and again: the best loss never gets worse.
 was="0 1e30"
 for i in 1 2 3 4; do
-    touch seen; [ ! -e killed/run.log ] || cp killed/run.log seen; lines=$(grep -c "^best so far" seen)
+    touch seen; [ ! -e killed/run.log ] || cp killed/run.log seen; lines=$(grep -c "^[-0-9: ]*best so far" seen)
     "$PROG" --config_file=toy.json --logdir=killed --mode=train_eval --set eval_bleu=false --set batch_size=16 \
         --set eval_frequency=5 --summary_frequency=1 --max_steps=100000 > killed.txt 2>&1 &
     job=$!
-    more() { [ "$(grep -c "^best so far" killed/run.log)" -gt "$lines" ]; }
+    more() { [ "$(grep -c "^[-0-9: ]*best so far" killed/run.log)" -gt "$lines" ]; }
     wait_until 60 more
     sleep 0.0$i
     kill -KILL $job

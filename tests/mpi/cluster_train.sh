@@ -32,7 +32,7 @@ for k in 2 3 4; do "$nodes" exec node$k mount -t tmpfs none "$work/logs"; done
 "$nodes" shape node2 1gbit none # and a slow cable between these two hosts
 expect "rank 0 alone sees the log folder" 0 "done: step 4" on "${mpirun[@]}" -H "$(hosts 2)" -np 4 "${args[@]}" --set batch_size=4 --max_steps=4 \
     --logdir=logs/alone
-expect "the steps say what share of the time goes to the exchange" 0 "^step 4 .* exchange [0-9.]* %" cat logs/alone/run.log
+expect "the steps say what share of the time goes to the exchange" 0 "^[-0-9: ]*step 4 .* exchange [0-9.]* %" cat logs/alone/run.log
 "$nodes" shape node2 none none
 there() { for k in 2 3 4; do "$nodes" exec node$k find "$work/logs" -mindepth 1; done; }
 expect "nothing is written on the others" 0 "^0$" bash -c "$(declare -f there); nodes=$nodes work=$work; there | wc -l"

@@ -43,7 +43,7 @@ equal "4 hosts" four
 
 # Bytes in the metrics: all parameters in float32, with arrays rounded up. Each of h hosts sends 2 (1 - 1/h) of these.
 count() { # folder, hosts
-    awk -v n="$(sed -n 's/^model: .*, \([0-9,]*\) parameters.*/\1/p' "$1/run.log" | tr -d , | tail -n 1)" -v h="$2" \
+    awk -v n="$(sed -n 's/^[-0-9: ]*model: .*, \([0-9,]*\) parameters.*/\1/p' "$1/run.log" | tr -d , | tail -n 1)" -v h="$2" \
         -v b="$(column comm_bytes "$1" | tail -n 1)" -v w="$(column comm_wire_bytes "$1" | tail -n 1)" \
         'BEGIN { print n, b, w; exit !(n > 1000 && b >= 4 * n && b < 4.05 * n && w == 2 * (h - 1) * b) }'
 }

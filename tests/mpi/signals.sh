@@ -143,7 +143,7 @@ expect "many signals: the same weights" 0 "" "$same" quiet/model-20.npz many/mod
 # folder. The last one is in time on any machine.
 rows="0.05 4|1.3 1|1.7 0|0.4 20 first step done"
 [ "${CASES:-}" != all ] || rows="$rows|$(awk 'BEGIN { srand(2026); for (i = 0; i < 14; i++) printf "%s%.2f %d", i ? "|" : "", 4 * rand(), i % 3 == 0 ? 0 : i % 3 == 1 ? 1 : 4 }')"
-saved_to() { sed -n 's/^checkpoint model-\([0-9]*\)\.npz saved.*/\1/p; s/^stopped on request at step \([0-9]*\),.*/\1/p' term/run.log 2> /dev/null | sort -n | tail -n 1; }
+saved_to() { sed -n 's/^[-0-9: ]*checkpoint model-\([0-9]*\)\.npz saved.*/\1/p; s/^[-0-9: ]*stopped on request at step \([0-9]*\),.*/\1/p' term/run.log 2> /dev/null | sort -n | tail -n 1; }
 no_rank() { ! pgrep -f "^$PROG .*--logdir=term"; }
 round=0 in_time=0 asked=0
 while read -r moment delay first; do
@@ -160,7 +160,7 @@ while read -r moment delay first; do
     wait $job
     status=$?
     wait_until 60 no_rank
-    before=$asked asked=$(grep -c "^stopped on request" term/run.log) # by then mpirun no longer reads the output of its ranks
+    before=$asked asked=$(grep -c "^[-0-9: ]*stopped on request" term/run.log) # by then mpirun no longer reads the output of its ranks
     reported=$(saved_to) named=$(sed -n 's/^model-\([0-9]*\)\.npz.*/\1/p' term/checkpoint 2> /dev/null)
     [ "${asked:-0}" -gt "${before:-0}" ] && in_time=$((in_time + 1))
     # shellcheck disable=SC2016

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <termios.h>
+#include <time.h>
 #include <unistd.h>
 
 static char got_out[20000], got_err[20000], got_tee[20000];
@@ -35,7 +36,28 @@ static void drain(int fd, int ms, const char *end, char *into, size_t room)
     into[n] = '\0';
 }
 
-/* Runs body on a log of this rank, and fills got_out, got_err, got_tee. */
+/* Removes the times of run.log's lines from got_tee, and returns how many lines have one. */
+static int take_times(void)
+{
+    static char text[sizeof got_tee];
+    int n = 0;
+    char *to = got_tee;
+    strcpy(text, got_tee);
+    for (const char *s = text; *s;) {
+        const char *from = rd_log_text(s), *end = strchr(from, '\n');
+        n += from != s;
+        end = end ? end + 1 : from + strlen(from);
+        memmove(to, from, (size_t)(end - from));
+        to += end - from;
+        s = end;
+    }
+    *to = '\0';
+    return n;
+}
+
+static int n_times; /* number of lines of run.log with a time */
+
+/* Runs body on a log of this rank, and fills got_out, got_err, got_tee, this one without times. */
 static void with_log(int rank, bool tee, void (*body)(rd_log *l))
 {
     rd_status st = {0};
@@ -64,6 +86,7 @@ static void with_log(int rank, bool tee, void (*body)(rd_log *l))
         close(fd);
         unlink(path);
     }
+    n_times = take_times();
 }
 
 static void say_all(rd_log *l)
@@ -88,6 +111,52 @@ static void test_rank0(void **state)
                                  "run_dist: error: rank 3: bad 100% of 'x%s'\n");
     assert_string_equal(got_tee, "step 1\nwarning: odd thing\nrun_dist: error: bad 100% of 'x%s'\n"
                                  "run_dist: error: rank 3: bad 100% of 'x%s'\n");
+    assert_int_equal(n_times, 4);
+}
+
+/* Only a whole time, and the blank behind it, is left out. */
+static void test_text_of_line(void **state)
+{
+    (void)state;
+    assert_string_equal(rd_log_text("2026-11-29 20:01:02 step 1"), "step 1");
+    assert_string_equal(rd_log_text("2026-11-29 20:01:02 "), "");
+    static const char *const whole[] = {"",
+                                        "step 1",
+                                        "2026-11-29 20:01:02",
+                                        "2026-11-29 20:01",
+                                        "2026-11-29T20:01:02 step",
+                                        "2026-11-29 20:01:0x step"};
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        assert_ptr_equal(rd_log_text(whole[i]), whole[i]);
+}
+
+/* The time is that of the line, by the clock of the host. */
+static void test_time(void **state)
+{
+    char from[32], to[32], got[32];
+    (void)state;
+    FILE *f = tmpfile();
+    rd_status st = {0};
+    rd_log *l;
+    struct tm at;
+    assert_non_null(f);
+    assert_int_equal(rd_log_new(0, "h", f, &l, &st), RD_OK);
+    assert_int_equal(rd_log_tee(l, path, &st), RD_OK);
+    time_t now = time(NULL);
+    strftime(from, sizeof from, "%Y-%m-%d %H:%M:%S", localtime_r(&now, &at));
+    rd_info(l, "x");
+    now = time(NULL);
+    strftime(to, sizeof to, "%Y-%m-%d %H:%M:%S", localtime_r(&now, &at));
+    rd_log_free(l);
+    fclose(f);
+    f = fopen(path, "r");
+    assert_non_null(f);
+    assert_int_equal(fread(got, 1, 22, f), 22);
+    fclose(f);
+    unlink(path);
+    assert_memory_equal(got + 19, " x\n", 3);
+    got[19] = '\0';
+    assert_true(strcmp(from, got) <= 0 && strcmp(got, to) <= 0);
 }
 
 static void test_rank3(void **state)
@@ -169,6 +238,7 @@ static void test_forged_append(void **state)
     with_log(3, false, append_forged);
     snprintf(want, sizeof want, "[rank 3, node7] run_dist: error: no '%s'\n", escaped);
     assert_string_equal(got_tee, want);
+    assert_int_equal(n_times, 1);
 }
 
 static void test_tee_appends(void **state)
@@ -342,6 +412,7 @@ static void test_live_line(void **state)
     slurp(fd, got_tee);
     close(fd);
     unlink(path);
+    assert_int_equal(take_times(), 2);
     assert_string_equal(got_tee, "line\nnext\n"); /* neither live line nor escapes */
 }
 
@@ -459,7 +530,8 @@ static int remove_folder(void **state)
 }
 
 RD_TESTS_WITH("base_log", make_folder, remove_folder, TEST(test_rank0), TEST(test_rank3),
-              TEST(test_long_line), TEST(test_forged_lines), TEST(test_forged_append),
-              TEST(test_tee_appends), TEST(test_live_line), TEST_ROWS(check_shown, shown_rows),
+              TEST(test_text_of_line), TEST(test_time), TEST(test_long_line),
+              TEST(test_forged_lines), TEST(test_forged_append), TEST(test_tee_appends),
+              TEST(test_live_line), TEST_ROWS(check_shown, shown_rows),
               TEST(test_folds_keep_together), TEST(test_no_terminal), TEST(test_append),
               TEST(test_stuck_pipe), /* last: hurry is for good */ TEST(test_stuck_terminal))
