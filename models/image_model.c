@@ -79,6 +79,14 @@ rd_code rd_image_model_loss(void *self, rd_tape *t, const rd_batch *b, rd_loss_o
     return RD_OK;
 }
 
+const char *const rd_image_model_graphs[] = {"", NULL};
+
+rd_code rd_image_model_graph(void *self, int k, rd_onnx *g, rd_status *st)
+{
+    (void)k;
+    return rd_image_net_graph(self, g, st);
+}
+
 double rd_image_model_flops(void *self, const rd_batch *b)
 {
     return rd_image_net_flops(self, b->n);

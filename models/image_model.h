@@ -17,8 +17,10 @@ rd_code rd_image_model_new(const rd_model_args *a, const rd_image_arch *arch, vo
  * model that has any depth, for the message. */
 rd_code rd_image_model_check_depth(const rd_config *c, int64_t depth, const char *family,
                                    rd_status *st);
-/* The functions destroy, loss and flops of rd_model_def. */
+/* The functions destroy, loss, flops and graph of rd_model_def, and its list of graphs. */
 void rd_image_model_destroy(void *self);
+rd_code rd_image_model_graph(void *self, int k, rd_onnx *g, rd_status *st);
+extern const char *const rd_image_model_graphs[];
 rd_code rd_image_model_loss(void *self, rd_tape *t, const rd_batch *b, rd_loss_out *out,
                             rd_status *st);
 double rd_image_model_flops(void *self, const rd_batch *b);
@@ -26,10 +28,11 @@ double rd_image_model_flops(void *self, const rd_batch *b);
 /* The entries of an image model's definition. text: its name; what: one line about it; data: the
  * default dataset; batch: the usual samples per rank in bench mode. The entries .create, .variant
  * and, for further keys, .own follow the macro. */
-#define RD_IMAGE_MODEL(text, what, data, batch)                                                 \
-    .name = (text), .about = (what), .group = &rd_group_image_model, .default_dataset = (data), \
-    .usual_batch = (batch), .unit = "images", .destroy = rd_image_model_destroy,                \
-    .loss = rd_image_model_loss, .flops = rd_image_model_flops
+#define RD_IMAGE_MODEL(text, what, data, batch)                                                  \
+    .name = (text), .about = (what), .group = &rd_group_image_model, .default_dataset = (data),  \
+    .usual_batch = (batch), .unit = "images", .destroy = rd_image_model_destroy,                 \
+    .loss = rd_image_model_loss, .flops = rd_image_model_flops, .graphs = rd_image_model_graphs, \
+    .graph = rd_image_model_graph
 
 /* Defines a model with one network that only reads the keys of all image models. The other
  * arguments are the fields of its rd_image_arch. */

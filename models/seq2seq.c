@@ -359,6 +359,14 @@ static double flops(void *self, const rd_batch *b)
     return 6.0 * total;
 }
 
+static rd_code seq2seq_graph(void *self, int k, rd_onnx *g, rd_status *st)
+{
+    const seq2seq *m = self;
+    (void)st;
+    return k == 0 ? rd_encoder_graph(g, m->ps, &m->enc, &m->dec)
+                  : rd_decoder_graph(g, m->ps, &m->dec);
+}
+
 RD_MODEL(seq2seq) = {
     .name = "seq2seq",
     .about = "OpenSeq2Seq's recurrent encoder and attention decoder",
@@ -371,4 +379,6 @@ RD_MODEL(seq2seq) = {
     .loss = loss,
     .decode = seq2seq_decode,
     .flops = flops,
+    .graphs = sequence_graphs,
+    .graph = seq2seq_graph,
 };

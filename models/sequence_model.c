@@ -2,6 +2,8 @@
 #include "sequence_model.h"
 #include <string.h>
 
+const char *const sequence_graphs[] = {"encoder", "decoder", NULL};
+
 int64_t sequence_vocab(bool pad, int64_t n)
 {
     return pad ? (n + 7) / 8 * 8 : n;

@@ -15,6 +15,9 @@
     RD_OPT_BOOL(T, pad_vocabs_to_eight, pad_vocabs_to_eight, "false", \
                 "rounds both vocabulary sizes up to a multiple of 8")
 
+/* The graphs of all of them. */
+extern const char *const sequence_graphs[];
+
 /* Returns n, or with pad the next multiple of 8. */
 int64_t sequence_vocab(bool pad, int64_t n);
 

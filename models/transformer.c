@@ -328,6 +328,27 @@ done:
     return st->code;
 }
 
+static rd_tf_decoder transformer_decoder(const transformer *m)
+{
+    return (rd_tf_decoder){.stack = &m->decoder,
+                           .embedding = &m->target,
+                           .output = m->output,
+                           .output_bias = m->output_bias,
+                           .n_classes = m->n_classes,
+                           .start = RD_SOS,
+                           .end = RD_EOS,
+                           .ps = m->ps};
+}
+
+static rd_code transformer_graph(void *self, int k, rd_onnx *g, rd_status *st)
+{
+    const transformer *m = self;
+    const rd_tf_decoder d = transformer_decoder(m);
+    (void)st;
+    return k == 0 ? rd_tf_encoder_graph(g, &m->source, &m->encoder, &d)
+                  : rd_tf_decoder_graph(g, &d);
+}
+
 static rd_code transformer_decode(void *self, rd_tape *t, const rd_batch *b,
                                   const rd_decode_config *c, rd_decoded *out, rd_status *st)
 {
@@ -346,14 +367,7 @@ static rd_code transformer_decode(void *self, rd_tape *t, const rd_batch *b,
     rd_var *memory = rd_tf_stack_apply(t, &m->encoder, &source, 0, x, NULL, NULL);
     RD_TRY(rd_tape_check(t, st));
     RD_TRY(sequence_sets(c, b, sf, a, &sets, &among, st));
-    const rd_tf_decoder d = {.stack = &m->decoder,
-                             .embedding = &m->target,
-                             .output = m->output,
-                             .output_bias = m->output_bias,
-                             .n_classes = m->n_classes,
-                             .start = RD_SOS,
-                             .end = RD_EOS,
-                             .ps = m->ps};
+    const rd_tf_decoder d = transformer_decoder(m);
     RD_TRY(rd_tf_search(t, &d, memory, &source, &c->search, among, out, st));
 done:
     rd_backend_set_int8(rd_tape_backend(t), false);
@@ -448,7 +462,9 @@ static const rd_model_key sockeye_keys[] = {
                     .destroy = transformer_destroy,     \
                     .loss = transformer_loss,           \
                     .decode = transformer_decode,       \
-                    .flops = transformer_flops}
+                    .flops = transformer_flops,         \
+                    .graphs = sequence_graphs,          \
+                    .graph = transformer_graph}
 
 RD_MODEL_TRANSFORMER(transformer, "Transformer for translation; by default the sizes of base",
                      base_keys);

@@ -2,14 +2,15 @@
  *
  * A network is one function that names its layers in order of use. It runs once without data, when
  * the model is made: the layers check sizes and declare parameters. Then it runs for every batch,
- * and the same calls record ops on the tape. So shapes, names, order and formula of a model are in
- * one place.
+ * and the same calls record ops on the tape. For an export they add nodes to a graph. So shapes,
+ * names, order and formula of a model are in one place.
  *
  * Nothing here is collective. */
 #ifndef RD_IMAGE_NET_H
 #define RD_IMAGE_NET_H
 
 #include "rd/image.h"
+#include "rd/onnx.h"
 #include "rd/options.h"
 #include "rd/search.h"
 
@@ -60,8 +61,9 @@ typedef struct rd_image_net rd_image_net;
 /* The input and output of a layer: images of h x w pixels with c channels. Rows of c numbers have
  * h = w = 1. */
 typedef struct rd_feature {
-    rd_var *var; /* NULL while parameters are declared */
+    rd_var *var; /* NULL while parameters are declared, and while a graph is made */
     int64_t h, w, c;
+    int value; /* number of its value, while a graph is made */
 } rd_feature;
 
 typedef struct rd_image_arch {
@@ -106,6 +108,9 @@ typedef struct rd_image_result {
  * recorded. RD_EDATA: the batch has other sizes or classes than the network. */
 rd_code rd_image_net_loss(rd_image_net *n, rd_tape *t, const rd_image_batch *b,
                           rd_image_result *out, rd_status *st);
+/* Adds the network without its dropout to a graph. Input: "image" (batch, c, h, w), as the dataset
+ * normalises it. Outputs: "logits" and "probabilities" (batch, classes). */
+rd_code rd_image_net_graph(rd_image_net *n, rd_onnx *g, rd_status *st);
 /* Returns the number of floating-point operations of the products and convolutions of n_images
  * images, forward and backward: 2 for each multiply-add, backward twice forward, without the
  * gradient of the image. */

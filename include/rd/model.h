@@ -6,6 +6,7 @@
 #define RD_MODEL_H
 
 #include "rd/data.h"
+#include "rd/onnx.h"
 #include "rd/search.h"
 #include "rd/shortlist.h"
 #include "rd/tape.h"
@@ -100,6 +101,12 @@ typedef struct rd_model_def {
     /* Returns the number of floating-point operations of forward and backward of this batch: only
      * those of products, 2 for each multiply-add, backward twice forward, without padding. */
     double (*flops)(void *self, const rd_batch *b);
+    /* Optional. The names of the model's graphs for other programs, ended by NULL: {"", NULL}, or
+     * {"encoder", "decoder", NULL}. */
+    const char *const *graphs;
+    /* Adds all nodes of graph k to g, whose status is *st. The host has the values of the
+     * parameters. */
+    rd_code (*graph)(void *self, int k, rd_onnx *g, rd_status *st);
 } rd_model_def;
 
 /* Begins the definition of a model: RD_MODEL(id) = {...}; in a file of models/. make finds the

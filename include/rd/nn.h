@@ -9,6 +9,7 @@
 #ifndef RD_NN_H
 #define RD_NN_H
 
+#include "rd/onnx.h"
 #include "rd/ops.h"
 #include "rd/search.h"
 
@@ -117,6 +118,12 @@ rd_code rd_decoder_add(rd_params *ps, rd_decoder_style style, rd_attention_kind 
 rd_var *rd_decoder_apply(rd_tape *t, rd_decoder *d, const rd_packing *p, uint64_t epoch,
                          const int32_t *ids, rd_var *memory, const int64_t *first,
                          const int64_t *len);
+
+/* ---- graphs for other programs (recurrent_graph.c) ---- */
+/* Add the encoder, or one step of the decoder, to a graph. The host has the values of the
+ * parameters. A cell without a form there: RD_EUSAGE. logs/EXPORT.md has the inputs and outputs. */
+rd_code rd_encoder_graph(rd_onnx *g, const rd_params *ps, const rd_encoder *e, const rd_decoder *d);
+rd_code rd_decoder_graph(rd_onnx *g, const rd_params *ps, const rd_decoder *d);
 
 /* ---- decoding ---- */
 /* The table that makes logits from the last vector of a decoder. */

@@ -188,6 +188,9 @@ typedef struct rd_positions {
 } rd_positions;
 /* Returns scale x + P, where row i of P is the fixed encoding of position[i]. x (N, d). */
 rd_var *rd_op_positions(rd_tape *t, const rd_positions *a, rd_var *x);
+/* Writes rate[d] and cosine[d]: column k of position p is sin(p rate[k]), or cos where cosine[k]
+ * is 1. */
+void rd_sinusoid_columns(rd_sinusoid layout, int64_t d, double *rate, uint8_t *cosine);
 
 typedef struct rd_xent {
     const int32_t *target; /* [N] index of the right class of each row */

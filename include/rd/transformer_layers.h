@@ -181,5 +181,12 @@ rd_code rd_tf_search(rd_tape *t, const rd_tf_decoder *d, rd_var *memory, const r
                      const rd_search_rules *rules, const rd_token_sets *sets, rd_hypothesis *out,
                      rd_status *st);
 
+/* ---- graphs for other programs (transformer_graph.c) ---- */
+/* Add the encoder, or one step of the decoder, to a graph. The host has the values of the
+ * parameters. d: the decoder that reads the memory. logs/EXPORT.md has the inputs and outputs. */
+rd_code rd_tf_encoder_graph(rd_onnx *g, const rd_tf_embedding *source, const rd_tf_stack *encoder,
+                            const rd_tf_decoder *d);
+rd_code rd_tf_decoder_graph(rd_onnx *g, const rd_tf_decoder *d);
+
 RD_C_END
 #endif

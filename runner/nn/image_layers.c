@@ -7,16 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const rd_feature nothing = {NULL, 0, 0, 0};
+static const rd_feature nothing = {NULL, 0, 0, 0, 0};
 
 static bool declares(const rd_image_net *n)
 {
     return n->st != NULL;
 }
 
+static rd_status *image_layers_status(const rd_image_net *n)
+{
+    return n->st ? n->st : n->graph ? rd_onnx_status(n->graph) : rd_tape_status(n->tape);
+}
+
 static bool failed(const rd_image_net *n)
 {
-    return (n->st ? n->st : rd_tape_status(n->tape))->code != RD_OK;
+    return image_layers_status(n)->code != RD_OK;
 }
 
 /* Returns the next layer: a new one while parameters are declared, else the one that was declared
@@ -26,7 +31,7 @@ static net_layer *next_layer(rd_image_net *n)
     if (failed(n)) return NULL;
     if (!declares(n)) {
         if (n->at < n->n_layers) return &n->layer[n->at++];
-        rd_fail(rd_tape_status(n->tape), RD_EBUG, "model %s has more layers than it declared",
+        rd_fail(image_layers_status(n), RD_EBUG, "model %s has more layers than it declared",
                 n->a.arch.name);
         return NULL;
     }
@@ -126,7 +131,7 @@ static bool too_small(rd_image_net *n, const char *what, int64_t size, rd_featur
 {
     if (failed(n)) return true;
     if (y.h > 0 && y.w > 0) return false;
-    rd_fail(declares(n) ? n->st : rd_tape_status(n->tape), RD_EUSAGE,
+    rd_fail(image_layers_status(n), RD_EUSAGE,
             "images of %" PRId64 " x %" PRId64 " are too small for model %s: %" PRId64 " x %" PRId64
             " are left where %s needs %" PRId64 " x %" PRId64
             "; take larger images or another model",
@@ -149,7 +154,7 @@ rd_feature rd_net_conv2d(rd_image_net *n, const char *name, const rd_net_conv *c
     image_layers_pad_of(c->padding, x.h, c->size, c->stride, &op.pad_top, &op.pad_bottom);
     image_layers_pad_of(c->padding, x.w, c->size, c->stride, &op.pad_left, &op.pad_right);
     rd_feature y = {NULL, windows(x.h, c->size, c->stride, op.pad_top, op.pad_bottom),
-                    windows(x.w, c->size, c->stride, op.pad_left, op.pad_right), c->out};
+                    windows(x.w, c->size, c->stride, op.pad_left, op.pad_right), c->out, 0};
     if (too_small(n, name, c->size, x, y)) return nothing;
     if (declares(n)) {
         const int64_t dim[] = {c->size, c->size, x.c, c->out}, area = c->size * c->size;
@@ -160,8 +165,11 @@ rd_feature rd_net_conv2d(rd_image_net *n, const char *name, const rd_net_conv *c
         image_layers_count(n, (double)(y.h * y.w) * (double)(area * x.c) * (double)c->out);
         return y;
     }
-    y.var = rd_op_conv2d(n->tape, &op, x.var, rd_tape_param(n->tape, l->p[0]),
-                         rd_tape_param(n->tape, l->p[1]));
+    if (n->graph)
+        y.value = net_graph_conv2d(n, l, &op, x);
+    else
+        y.var = rd_op_conv2d(n->tape, &op, x.var, rd_tape_param(n->tape, l->p[0]),
+                             rd_tape_param(n->tape, l->p[1]));
     return y;
 }
 
@@ -184,6 +192,10 @@ rd_feature rd_net_batch_norm(rd_image_net *n, const char *name, const rd_net_nor
         }
         return x;
     }
+    if (n->graph) {
+        x.value = net_graph_batch_norm(n, l, c->relu, x, shortcut);
+        return x;
+    }
     const rd_batch_norm op = {.epsilon = (float)g->batch_norm_epsilon,
                               .group = g->batch_norm_samples,
                               .relu = c->relu,
@@ -202,37 +214,56 @@ rd_feature rd_net_max_pool(rd_image_net *n, int64_t size, int64_t stride, rd_net
     image_layers_pad_of(padding, x.h, size, stride, &op.pad_top, &op.pad_bottom);
     image_layers_pad_of(padding, x.w, size, stride, &op.pad_left, &op.pad_right);
     rd_feature y = {NULL, windows(x.h, size, stride, op.pad_top, op.pad_bottom),
-                    windows(x.w, size, stride, op.pad_left, op.pad_right), x.c};
+                    windows(x.w, size, stride, op.pad_left, op.pad_right), x.c, 0};
     if (too_small(n, "a pool", size, x, y)) return nothing;
-    if (!declares(n)) y.var = rd_op_pool2d(n->tape, &op, x.var);
+    if (n->graph)
+        y.value = net_graph_max_pool(n, &op, x);
+    else if (!declares(n))
+        y.var = rd_op_pool2d(n->tape, &op, x.var);
     return y;
 }
 
 rd_feature rd_net_lrn(rd_image_net *n, const rd_lrn *a, rd_feature x)
 {
     if (failed(n)) return nothing;
-    if (!declares(n)) x.var = rd_op_lrn(n->tape, a, x.var);
+    if (n->graph)
+        x.value = net_graph_lrn(n, a, x);
+    else if (!declares(n))
+        x.var = rd_op_lrn(n->tape, a, x.var);
     return x;
 }
 
 rd_feature rd_net_shortcut(rd_image_net *n, int64_t stride, int64_t c_out, rd_feature x)
 {
     if (failed(n)) return nothing;
-    rd_feature y = {NULL, (x.h + stride - 1) / stride, (x.w + stride - 1) / stride, c_out};
-    if (!declares(n)) y.var = rd_op_shortcut(n->tape, x.var, stride, c_out);
+    rd_feature y = {NULL, (x.h + stride - 1) / stride, (x.w + stride - 1) / stride, c_out, 0};
+    if (n->graph)
+        y.value = net_graph_shortcut(n, stride, c_out, x);
+    else if (!declares(n))
+        y.var = rd_op_shortcut(n->tape, x.var, stride, c_out);
     return y;
 }
 
 rd_feature rd_net_global_mean(rd_image_net *n, rd_feature x)
 {
     if (failed(n)) return nothing;
-    return (rd_feature){declares(n) ? NULL : rd_op_global_mean(n->tape, x.var), 1, 1, x.c};
+    rd_feature y = {NULL, 1, 1, x.c, 0};
+    if (n->graph)
+        y.value = net_graph_global_mean(n, x);
+    else if (!declares(n))
+        y.var = rd_op_global_mean(n->tape, x.var);
+    return y;
 }
 
 rd_feature rd_net_flatten(rd_image_net *n, rd_feature x)
 {
     if (failed(n)) return nothing;
-    return (rd_feature){declares(n) ? NULL : rd_op_flatten(n->tape, x.var), 1, 1, x.h * x.w * x.c};
+    rd_feature y = {NULL, 1, 1, x.h * x.w * x.c, 0};
+    if (n->graph)
+        y.value = net_graph_flatten(n, x);
+    else if (!declares(n))
+        y.var = rd_op_flatten(n->tape, x.var);
+    return y;
 }
 
 rd_feature rd_net_dense(rd_image_net *n, const char *name, int64_t out, bool relu, rd_feature x)
@@ -244,7 +275,7 @@ rd_feature rd_net_dense_from(rd_image_net *n, const char *name, int64_t out, boo
                              rd_net_start start, rd_feature x)
 {
     net_layer *l = next_layer(n);
-    rd_feature y = {NULL, 1, 1, out};
+    rd_feature y = {NULL, 1, 1, out, 0};
     if (!l) return nothing;
     if (declares(n)) {
         const int64_t dim[] = {x.c, out};
@@ -257,6 +288,10 @@ rd_feature rd_net_dense_from(rd_image_net *n, const char *name, int64_t out, boo
         image_layers_count(n, (double)x.c * (double)out);
         return y;
     }
+    if (n->graph) {
+        y.value = net_graph_dense(n, l, relu, x);
+        return y;
+    }
     y.var = rd_op_linear(n->tape, x.var, rd_tape_param(n->tape, l->p[0]),
                          rd_tape_param(n->tape, l->p[1]));
     if (relu) y.var = rd_op_relu(n->tape, y.var);
@@ -265,7 +300,7 @@ rd_feature rd_net_dense_from(rd_image_net *n, const char *name, int64_t out, boo
 
 rd_feature rd_net_dropout(rd_image_net *n, double rate, rd_feature x)
 {
-    if (failed(n) || declares(n)) return failed(n) ? nothing : x;
+    if (failed(n) || declares(n) || n->graph) return failed(n) ? nothing : x;
     const rd_dropout op = {.seed = n->a.seed,
                            .epoch = n->batch->epoch,
                            .site = n->site++,

@@ -26,6 +26,19 @@ struct rd_image_net {
     const rd_image_batch *batch;
     int at;        /* index of the next layer */
     uint32_t site; /* number of the next dropout */
+
+    rd_onnx *graph; /* while a graph is made; else NULL */
 };
+
+/* ---- image_graph.c: the nodes of the layers ---- */
+int net_graph_conv2d(rd_image_net *n, const net_layer *l, const rd_conv *c, rd_feature x);
+int net_graph_batch_norm(rd_image_net *n, const net_layer *l, bool relu, rd_feature x,
+                         const rd_feature *add);
+int net_graph_max_pool(rd_image_net *n, const rd_pool *p, rd_feature x);
+int net_graph_lrn(rd_image_net *n, const rd_lrn *a, rd_feature x);
+int net_graph_shortcut(rd_image_net *n, int64_t stride, int64_t c_out, rd_feature x);
+int net_graph_global_mean(rd_image_net *n, rd_feature x);
+int net_graph_flatten(rd_image_net *n, rd_feature x);
+int net_graph_dense(rd_image_net *n, const net_layer *l, bool relu, rd_feature x);
 
 #endif

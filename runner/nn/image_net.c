@@ -116,7 +116,7 @@ rd_code rd_image_net_new(const rd_image_net_args *a, rd_image_net **out, rd_stat
         goto done;
     }
     n->st = st;
-    const rd_feature y = a->arch.build(n, (rd_feature){NULL, a->h, a->w, a->c});
+    const rd_feature y = a->arch.build(n, (rd_feature){NULL, a->h, a->w, a->c, 0});
     n->st = NULL;
     if (st->code == RD_OK && (y.h != 1 || y.w != 1 || y.c != a->n_classes))
         rd_fail(st, RD_EBUG,
@@ -194,7 +194,7 @@ rd_code rd_image_net_loss(rd_image_net *n, rd_tape *t, const rd_image_batch *b,
     n->site = 0;
     rd_var *image = rd_op_image(t, b->image, b->n, b->h, b->w, b->c);
     const rd_feature x = {rd_op_cast(t, image, rd_backend_activations(rd_tape_backend(t))), b->h,
-                          b->w, b->c};
+                          b->w, b->c, 0};
     const rd_feature y = n->a.arch.build(n, x);
     n->tape = NULL;
     n->batch = NULL;

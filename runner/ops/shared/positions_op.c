@@ -9,7 +9,7 @@ static int positions_order(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void positions_columns(rd_sinusoid layout, int64_t d, double *rate, uint8_t *cosine)
+void rd_sinusoid_columns(rd_sinusoid layout, int64_t d, double *rate, uint8_t *cosine)
 {
     const int64_t half = d / 2;
     for (int64_t k = 0; k < d; k++) {
@@ -46,7 +46,7 @@ rd_code rd_position_list(rd_call *c, rd_position_table *out, rd_status *st)
                                     positions_order);
         row[i] = (int32_t)(at - list);
     }
-    positions_columns(a->layout, d, rate, cosine);
+    rd_sinusoid_columns(a->layout, d, rate, cosine);
     *out = (rd_position_table){n, list, row, rate, cosine};
 done:
     return st->code;
