@@ -49,7 +49,7 @@ typedef struct seq2seq_config {
 
 enum {
     TRAINING = RD_MODE_TRAIN | RD_MODE_TRAIN_EVAL | RD_MODE_BENCH,
-    ALWAYS = TRAINING | RD_MODE_EVAL | RD_MODE_INFER
+    ALWAYS = TRAINING | RD_MODE_EVAL | RD_MODE_INFER | RD_MODE_EXPORT
 };
 #define T seq2seq_config
 

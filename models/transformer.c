@@ -54,7 +54,7 @@ typedef struct transformer_config {
 
 enum {
     TRAINING = RD_MODE_TRAIN | RD_MODE_TRAIN_EVAL | RD_MODE_BENCH,
-    ALWAYS = TRAINING | RD_MODE_EVAL | RD_MODE_INFER
+    ALWAYS = TRAINING | RD_MODE_EVAL | RD_MODE_INFER | RD_MODE_EXPORT
 };
 #define T transformer_config
 

@@ -3,6 +3,7 @@
 #include "rd/modes.h"
 #include "bench/bench.h"
 #include "rd/file.h"
+#include "rd/input.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -174,10 +175,45 @@ static rd_code all_required(const rd_config *c, const rd_cli *cli, rd_status *st
                                        "data_dir",
                                        NULL};
     const rd_option_group *read[RD_MAX_GROUPS];
-    const unsigned runs = RD_MODE_TRAIN | RD_MODE_TRAIN_EVAL | RD_MODE_EVAL | RD_MODE_INFER;
+    const unsigned runs = RD_MODE_TRAIN | RD_MODE_TRAIN_EVAL | RD_MODE_EVAL | RD_MODE_INFER |
+                          RD_MODE_EXPORT;
     if (!(cli->mode_bit & runs) || cli->print_config) return RD_OK;
     const int n_read = rd_option_groups_read(c, read);
     return rd_config_check_required(c, read, n_read, cli->mode_bit, also, st);
+}
+
+/* Returns the config's file: that of --config_file, or the record of the log folder. *record: it is
+ * that one. */
+static const char *config_path(const rd_cli *cli, char in_folder[4200], bool *record)
+{
+    *record = !(cli->config_file && cli->config_file[0]) && cli->logdir && cli->logdir[0];
+    if (!*record) return cli->config_file;
+    (void)snprintf(in_folder, 4200, "%.4000s/config.json", cli->logdir);
+    return in_folder;
+}
+
+/* Reads the files of the config. Rank 0 only. */
+static rd_code config_root(const rd_cli *cli, rd_strbuf *read, rd_status *st)
+{
+    char in_folder[4200];
+    bool record, there;
+    const char *path = config_path(cli, in_folder, &record);
+    if (!path || !path[0])
+        return rd_fail(st, RD_EUSAGE,
+                       "--config_file is missing; give the experiment's JSON file, for example "
+                       "--config_file=configs/g2p_cmudict.json, or see --help");
+    if (record) {
+        RD_TRY(rd_path_there(path, &there, st));
+        if (!there)
+            return rd_fail(st, RD_EUSAGE,
+                           "'%s' is not there, and --config_file is not given; name the log folder "
+                           "of a run, or give --config_file=FILE",
+                           path);
+    }
+    if (!record) RD_TRY(rd_config_is_there(cli, st));
+    (void)rd_config_files_read(path, read, st);
+done:
+    return st->code;
 }
 
 enum { MAX_NAMED = 100 };
@@ -204,12 +240,7 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
     char note[256] = "";
     rd_strbuf notices = {0}, read = {0};
     *out = NULL;
-    if (!by_flags(cli) && (!cli->config_file || !cli->config_file[0]))
-        rd_fail(st, RD_EUSAGE,
-                "--config_file is missing; give the experiment's JSON file, for example "
-                "--config_file=configs/g2p_cmudict.json, or see --help");
-    else if (root && !by_flags(cli) && rd_config_is_there(cli, st) == RD_OK)
-        (void)rd_config_files_read(cli->config_file, &read, st);
+    if (root && !by_flags(cli)) (void)config_root(cli, &read, st);
     RD_TRY(rd_comm_agree(comm, st));
     bytes = (int64_t)read.n;
     RD_TRY(rd_comm_bcast(comm, &bytes, sizeof bytes, 0, st));

@@ -8,6 +8,7 @@
 #include "run/run_modes.h"
 #include "run/setup.h"
 #include "run/signals.h"
+#include "run/starts.h"
 #include "run/trace.h"
 #include "run/world.h"
 
@@ -51,6 +52,8 @@ static void run_release(rd_run *r)
     rd_dataset_free(r->eval_data);
     rd_strbuf_release(&r->notices);
     json_decref(r->best_measure);
+    json_decref(r->dropped);
+    json_decref(r->parent);
     if (r->lock >= 0) (void)close(r->lock);
     rd_watch_stop(r->watch);
 }
@@ -167,6 +170,9 @@ rd_code rd_run_mode(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *co
     case RD_MODE_PREPARE:
         RD_TRY(run_prepare(&r, st));
         break;
+    case RD_MODE_EXPORT:
+        RD_TRY(run_export(&r, st));
+        break;
     case RD_MODE_BENCH:
         RD_TRY(cli->mode_bit == RD_MODE_PLAN ? run_plan(&r, st) : run_bench(&r, st));
         break;
@@ -183,6 +189,7 @@ done:
     if (r.mode != RD_MODE_TRAIN && r.mode != RD_MODE_TRAIN_EVAL && rd_retries() > 0)
         rd_warn(log, "%" PRId64 " read%s tried again; check the disk or the file server",
                 rd_retries(), rd_retries() == 1 ? " was" : "s were");
+    starts_end(&r, st);
     if (st->code != RD_OK && st->code != RD_ESTOP) {
         /* Rank 0 may be writing to run.log, and two hosts of a network file system do not see each
          * other's end of a file. */

@@ -32,6 +32,7 @@ typedef struct rd_cli {
     const char *mode;          /* spelled as in --help; "train" unless given */
     rd_mode mode_bit;          /* the mode, for rd_config_read */
     const char *inference_out; /* "stdout" unless given */
+    const char *export_out;    /* NULL: a file in the log folder */
     const char *input;         /* "-": standard input; NULL: the config's test file */
     const char *events;        /* the event file to print */
     const char *trace;         /* the trace to write */
@@ -60,7 +61,8 @@ typedef struct rd_cli {
     const char *new_config;            /* the model of a config to begin with */
     const char *list;                  /* what to list: "models"; NULL: nothing */
     const char *completion;            /* the shell whose completion to print; NULL: none */
-    const char *format, *sort, *where; /* of the modes runs, diff and show */
+    const char *format;                /* of the modes runs, diff, show and export */
+    const char *sort, *where;          /* of mode runs */
     bool watch;                        /* of mode runs */
     const char **sweep; /* owned list of the borrowed values of --sweep, in the order given */
     int n_sweep;
@@ -80,6 +82,8 @@ typedef struct rd_cli {
     bool restarts_given, restart_delay_given, drop_dead_hosts;
     char *const *launch; /* borrowed; the command after "--", ended by NULL; NULL: no "--" */
     int n_launch;        /* number of its words */
+    char *const *argv;   /* [argc] borrowed; the whole command line */
+    int argc;
     const rd_option_group *const *groups; /* [n_groups] borrowed; the keys of the config */
     int n_groups;                         /* 0: not known */
     rd_cli_key key;                       /* the first key that was typed as a flag */
@@ -93,8 +97,8 @@ rd_code rd_cli_parse(int argc, char *const *argv, rd_cli *out, rd_status *st);
  * out->key, and rd_cli_check explains it. groups[n]: borrowed, as long as *out is used. */
 rd_code rd_cli_parse_with_keys(int argc, char *const *argv, const rd_option_group *const *groups,
                                int n, rd_cli *out, rd_status *st);
-/* Checks which flags need each other or a mode. A run needs --config_file (bench mode: that or
- * --model); --input needs --mode=infer. RD_EUSAGE. */
+/* Checks which flags need each other or a mode. A run needs --config_file or a log folder with a
+ * config (bench mode: a config file or --model); --input needs --mode=infer. RD_EUSAGE. */
 rd_code rd_cli_check(const rd_cli *c, rd_status *st);
 /* Appends a line with the flags that have no effect in this mode. Appends nothing if there is no
  * such flag. */

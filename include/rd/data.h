@@ -118,6 +118,9 @@ typedef struct rd_dataset_args {
     /* Infer mode, images: the samples come from `feed`, and have the classes and the size of this
      * one, which is borrowed during the call. NULL: the config's data. */
     const rd_data_spec *like;
+    /* The config is the record of the log folder: what is kept there counts before files that the
+     * config names. */
+    bool config_is_record;
 } rd_dataset_args;
 
 /* A kind of dataset. Functions take what open stored in *self; i is a sample id, 0 .. count - 1. */
@@ -126,7 +129,8 @@ typedef struct rd_dataset_def {
     const rd_option_group *group; /* keys that it reads and other datasets may read, too; or NULL */
     const rd_option_group *own;   /* keys that only this dataset reads; or NULL */
     bool prepares; /* opened in RD_MODE_PREPARE, it makes what is kept in the log folder, and reads
-                      no sample */
+                      no sample. In RD_MODE_EXPORT a dataset reads what is kept, and no sample where
+                      that is enough */
 
     /* Opens the dataset. Collective. */
     rd_code (*open)(const rd_dataset_args *a, void **self, rd_status *st);
@@ -198,6 +202,11 @@ typedef struct rd_dataset_def {
      * *unusable: nothing of it could be decoded, and grey replaces it. Borrowed until the next
      * feed. The function may be NULL. */
     const char *(*trouble)(void *self, int64_t i, bool *unusable);
+
+    /* Keeps in the log folder what a later start needs of the data besides its samples:
+     * vocabularies, names of classes. Rank 0 calls it after the checkpoint was found to fit the
+     * data. NULL: nothing is kept. */
+    rd_code (*keep)(void *self, const char *logdir, rd_status *st);
 } rd_dataset_def;
 
 /* Begins the definition of a dataset: RD_DATASET(id) = {...}; in a file of runner/data/datasets.

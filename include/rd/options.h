@@ -41,6 +41,7 @@ typedef enum rd_mode {
     RD_MODE_DOCTOR = 32,
     RD_MODE_PLAN = 64,
     RD_MODE_PREPARE = 128,
+    RD_MODE_EXPORT = 512,
     RD_MODE_RUNS = 1 << 16, /* these three read log folders and need no config */
     RD_MODE_DIFF = 1 << 17,
     RD_MODE_SHOW = 1 << 18,

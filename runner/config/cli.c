@@ -439,7 +439,9 @@ rd_code rd_cli_parse(int argc, char *const *argv, rd_cli *out, rd_status *st)
 rd_code rd_cli_parse_with_keys(int argc, char *const *argv, const rd_option_group *const *groups,
                                int n, rd_cli *out, rd_status *st)
 {
-    *out = (rd_cli){.groups = groups,
+    *out = (rd_cli){.argv = argv,
+                    .argc = argc,
+                    .groups = groups,
                     .n_groups = n,
                     .mode = "train",
                     .mode_bit = RD_MODE_TRAIN,
@@ -591,6 +593,22 @@ static rd_code check_folders(const rd_cli *c, rd_status *st)
     return RD_OK;
 }
 
+/* Checks the form of export mode. */
+static rd_code check_export(const rd_cli *c, rd_status *st)
+{
+    static const char *const forms[] = {"npz", "safetensors", "onnx"};
+    for (int i = 0; i < 3 && c->format; i++)
+        if (!strcmp(c->format, forms[i])) return RD_OK;
+    if (!c->format)
+        return rd_fail(st, RD_EUSAGE,
+                       "--mode=export needs --format=npz, safetensors or onnx; logs/EXPORT.md "
+                       "explains them");
+    const char *nearest = rd_nearest(c->format, forms, 3);
+    return rd_fail(st, RD_EUSAGE,
+                   "--format=%.60s: --mode=export writes npz, safetensors or onnx%s%s%s", c->format,
+                   nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+}
+
 bool rd_cli_answers(const rd_cli *c)
 {
     return c->help || c->version || c->print_schema || c->print_keys || c->print_topic ||
@@ -643,9 +661,12 @@ rd_code rd_cli_check(const rd_cli *c, rd_status *st)
     if (c->mode_bit == RD_MODE_AVERAGE && !(c->logdir && c->logdir[0]))
         return rd_fail(st, RD_EUSAGE,
                        "--logdir is missing; name the folder with the checkpoints to average");
-    if (!c->config_file &&
+    if (!c->config_file && !(c->logdir && c->logdir[0]) &&
         !(c->mode_bit & (RD_MODE_BENCH | RD_MODE_PLAN | RD_MODE_AVERAGE | RD_MODE_DOCTOR)))
-        return rd_fail(st, RD_EUSAGE, "no experiment: give --config_file=FILE; --help explains");
+        return rd_fail(st, RD_EUSAGE,
+                       "no experiment: give --config_file=FILE, or the --logdir of a run; --help "
+                       "explains");
+    if (c->mode_bit == RD_MODE_EXPORT) return check_export(c, st);
     return RD_OK;
 }
 

@@ -12,6 +12,7 @@
     (TRAINS | RD_MODE_EVAL | RD_MODE_INFER | RD_MODE_PREPARE | RD_MODE_BENCH | RD_MODE_PLAN | \
      RD_MODE_AVERAGE | DOCTOR)
 #define FOLDERS (RD_MODE_RUNS | RD_MODE_DIFF | RD_MODE_SHOW)
+#define EXPORT RD_MODE_EXPORT
 
 const rd_flag rd_flags[] = {
     {.name = "config_file",
@@ -19,7 +20,7 @@ const rd_flag rd_flags[] = {
      .at = AT(config_file),
      .value = "FILE",
      .brief = "the experiment, a JSON file",
-     .help = "the experiment, a JSON file"},
+     .help = "the experiment, a JSON file; without it, config.json of --logdir"},
     {.name = "logdir",
      .type = RD_FLAG_PATH,
      .at = AT(logdir),
@@ -33,8 +34,8 @@ const rd_flag rd_flags[] = {
      .value = "MODE",
      .def = "train",
      .brief = "what to do, see --help=modes",
-     .help = "what to do: train, eval, infer, train_eval, prepare, average, bench, plan, doctor, "
-             "runs, diff or show"},
+     .help = "what to do: train, eval, infer, train_eval, prepare, average, export, bench, plan, "
+             "doctor, runs, diff or show"},
     {.name = "max_steps",
      .type = RD_FLAG_INT,
      .at = AT(max_steps),
@@ -173,11 +174,19 @@ const rd_flag rd_flags[] = {
     {.name = "format",
      .type = RD_FLAG_TEXT,
      .at = AT(format),
-     .modes = FOLDERS,
+     .modes = FOLDERS | EXPORT,
      .value = "NAME",
      .def = "text",
-     .brief = "runs, diff, show: text, csv or json",
-     .help = "how --mode=runs, diff and show print their answer: text, csv (not show) or json"},
+     .brief = "runs, diff, show: text, csv or json; export",
+     .help = "how --mode=runs, diff and show print their answer: text, csv (not show) or json; the "
+             "form of the files of --mode=export: npz, safetensors or onnx"},
+    {.name = "export_out",
+     .type = RD_FLAG_PATH,
+     .at = AT(export_out),
+     .modes = EXPORT,
+     .value = "FILE",
+     .help = "file that --mode=export writes, which must not exist yet; default: "
+             "LOGDIR/export/CHECKPOINT.FORMAT"},
     {.name = "sort",
      .type = RD_FLAG_TEXT,
      .at = AT(sort),
@@ -475,6 +484,7 @@ const rd_mode_name rd_mode_names[] = {
     {"plan", RD_MODE_PLAN},       {"doctor", RD_MODE_DOCTOR},
     {"runs", RD_MODE_RUNS},       {"diff", RD_MODE_DIFF},
     {"show", RD_MODE_SHOW},       {"average", RD_MODE_AVERAGE},
+    {"export", RD_MODE_EXPORT},
 };
 const int rd_n_mode_names = sizeof rd_mode_names / sizeof *rd_mode_names;
 

@@ -135,6 +135,8 @@ static const char *mode_name(rd_mode mode)
         return "show";
     case RD_MODE_AVERAGE:
         return "average";
+    case RD_MODE_EXPORT:
+        return "export";
     }
     return "?";
 }

@@ -20,6 +20,8 @@ static row modes[] = {
      "stdout"},
     {"`average`", "the mean of checkpoints (`--last=N`, `--best=N`)", "checkpoints",
      "`average-<step>.npz`"},
+    {"`export`", "weights for other programs (`--format`)", "a checkpoint",
+     "`export/` or `--export_out`"},
     {"`doctor`", "finds what makes a job hang, crash or slow", "hosts, a config if there is one",
      "stdout"},
     {"`runs`", "lists runs: state, steps, best figure, keys that differ", "log folders", "stdout"},
@@ -70,7 +72,8 @@ static const char *const signals_notes[] = {
 
 static row logdir[] = {
     {"`run.log`",
-     "what rank 0 printed, over all starts; the reason of another rank that ended the job"},
+     "what rank 0 printed, with times, over all starts; the reason of another rank that ended the "
+     "job"},
     {"`metrics.jsonl`", "one JSON object per summary; METRICS.md explains the fields"},
     {"`samples.jsonl`", "with `record_sample_ids`: the samples of each step; see METRICS.md"},
     {"`events.out.tfevents.*`", "TensorBoard: scalars, histograms, samples, config, hparams"},
@@ -82,9 +85,12 @@ static row logdir[] = {
     {"`top-<step>.npz`", "with `checkpoint_keep_best`: the next best checkpoints"},
     {"`average-<step>.npz`", "`average`: the mean of checkpoints"},
     {"`checkpoint`", "the name of the newest complete checkpoint"},
+    {"`starts.jsonl`", "how each start began and ended; see EXPORT.md"},
     {"`eval/`", "of evaluations: `metrics.jsonl`, events; `eval` of images: predictions, classes, "
                 "confusions"},
-    {"`text/`", "of a raw text: vocabularies, subword model"},
+    {"`text/`", "vocabularies, subword model, hashes"},
+    {"`data.json`", "of images: sizes, names of classes, normalization"},
+    {"`export/`", "what `--mode=export` writes"},
     {"`step.json`",
      "what a step consisted of and how fast the ranks' links were, for `--mode=plan`"},
     {"`errors/rank_<r>.json`",

@@ -254,6 +254,7 @@ static rd_code images_load(rd_images *m, bool shared, rd_status *st)
     }
     m->head = (rd_images_head){0};
     RD_TRY(m->kind->load(m, st));
+    RD_TRY(rd_images_take_names(m, st));
     RD_TRY(check_loaded(m, st));
     for (int k = 0; k < RD_IMAGE_BLOCKS; k++) { /* give back what growing reserved in advance */
         const size_t used[RD_IMAGE_BLOCKS] = {m->head.h ? 0 : (size_t)m->head.n * sizeof(rd_sample),
@@ -425,23 +426,28 @@ rd_code rd_images_open(const rd_images_kind *k, const rd_option_group *own,
     if (!m) /* Never happens: all ranks share the failure. */
         return rd_fail(st, RD_EBUG, "ranks agree without a dataset");
     m->fed = a->like != NULL;
+    if (!a->like && a->split != RD_SPLIT_TRAIN && a->mode != RD_MODE_TRAIN_EVAL)
+        RD_TRY(rd_images_kept(a, &m->kept, st));
+    const bool no_images = a->mode == RD_MODE_EXPORT && m->kept;
     if (a->like)
         (void)images_like(m, a->like, st);
+    else if (no_images)
+        (void)rd_images_take_all(m, st);
     else
         RD_TRY(load_on_host(m, a->comm, st));
     if (a->like) choose_size_like(m, a->like);
-    if (st->code == RD_OK && (a->like || choose_size(m, st) == RD_OK) &&
+    if (st->code == RD_OK && (a->like || no_images || choose_size(m, st) == RD_OK) &&
         list_strings(&m->block[RD_BLOCK_SHARDS], m->head.n_shards, &m->shards, st) == RD_OK &&
         m->head.n_named > 0)
         (void)name_classes(m, st);
     if (st->code == RD_OK) (void)rd_shard_files_new(m->shards, m->head.n_shards, &m->files, st);
-    m->n_threads = auto_threads(m, a->comm);
+    m->n_threads = no_images ? 0 : auto_threads(m, a->comm);
     if (st->code == RD_OK) (void)rd_workers_new(m, m->n_threads, &m->workers, st);
     snprintf(m->fingerprint, sizeof m->fingerprint,
              "%s %" PRId64 " images, %" PRId64 " classes, %016" PRIx64, k->name, m->head.n,
              m->head.n_classes + m->label_offset, m->head.hash);
     RD_TRY(rd_agree(a->comm, st));
-    images_report(m, a->comm, m->n_threads);
+    if (!no_images) images_report(m, a->comm, m->n_threads);
     if (m->fed) {
         m->log = NULL; /* each row of the output says what is wrong with its image */
         m->max_bad = 1.0;
@@ -465,6 +471,7 @@ void rd_images_close(void *self)
     free(m->shards);
     free(m->own);
     free(m->result);
+    json_decref(m->kept);
     free(m);
 }
 

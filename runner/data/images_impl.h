@@ -267,6 +267,7 @@ struct rd_images {
     char fingerprint[256];
     rd_shard_files *files;
     rd_workers *workers;
+    json_t *kept;           /* owned; data.json of the log folder; NULL: none, or a training */
     int64_t config_classes; /* n_classes of the config; 0: not given */
     int64_t label_offset;
     int n_threads;
@@ -319,6 +320,18 @@ const char *rd_images_given(const rd_images *m);
 
 /* Returns the same for train_labels, eval_labels and test_labels. */
 const char *rd_images_labels_given(const rd_images *m, const char *const labels[3]);
+
+/* ---- images_keep.c: data.json of the log folder ---- */
+
+/* Reads data.json on rank 0, and gives it to all ranks. Collective. *out NULL: there is none. The
+ * caller owns it. RD_EDATA: its hash differs. */
+rd_code rd_images_kept(const rd_dataset_args *a, json_t **out, rd_status *st);
+/* Takes the names of the classes from it, if the data has none and their number is right. */
+rd_code rd_images_take_names(rd_images *m, rd_status *st);
+/* Takes all from it: there are no images. */
+rd_code rd_images_take_all(rd_images *m, rd_status *st);
+/* The function keep of rd_dataset_def. */
+rd_code rd_images_keep(void *self, const char *logdir, rd_status *st);
 
 /* Returns whether the split is the training split. */
 bool rd_images_train_like(const rd_images *m);
@@ -386,6 +399,7 @@ const char *rd_images_trouble(void *self, int64_t i, bool *unusable);
         .text = rd_images_text,                                                       \
         .feed = rd_images_feed,                                                       \
         .trouble = rd_images_trouble,                                                 \
+        .keep = rd_images_keep,                                                       \
     }
 
 /* ---- shard_files.c: encoded bytes, read in place ---- */

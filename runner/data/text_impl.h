@@ -202,8 +202,31 @@ uint64_t rd_text_kit_subword_hash(const rd_text_kit *k);
 rd_code rd_text_counts_differ(const rd_text_files *files, const rd_side *side,
                               const int64_t lines[2], rd_status *st);
 
-/* Opens a subword model for given vocabularies, which k has: rank 0 reads it, all ranks get it.
- * With a threshold a side may use the words of its vocabulary alone. Collective. */
-rd_code rd_text_subword_open(rd_comm *comm, const rd_text_rules *r, rd_text_kit *k, rd_status *st);
+/* ---- given vocabularies (text_given.c) ---- */
+
+typedef struct rd_store_bytes rd_store_bytes;
+
+typedef struct rd_text_given_args {
+    rd_comm *comm;
+    rd_log *log;               /* of rank 0; NULL: none */
+    const char *logdir;        /* its folder "text" may have copies; NULL: none */
+    const char *vocab[2]; /* the files */
+    /* Of them: subword ("none": single blanks separate the words), subword_model (NULL: the scheme
+     * has none), glossaries, and threshold: a side may then use the words of its vocabulary
+     * alone. */
+    rd_text_rules rules;
+    bool replace;    /* invalid UTF-8 is replaced by U+FFFD */
+    bool kept_first; /* the copies count, not the files */
+    bool remember;   /* rank 0 remembers the bytes, for rd_text_given_keep */
+} rd_text_given_args;
+
+/* Reads given vocabularies and a subword model. Where a file is not there, the copies in the log
+ * folder count. Collective. The caller owns *out and *bytes, also after a failure. *bytes is NULL
+ * where nothing is remembered. A copy with another hash is RD_EDATA. */
+rd_code rd_text_given_open(const rd_text_given_args *a, rd_text_kit *out, rd_store_bytes **bytes,
+                           rd_status *st);
+/* Copies them to the log folder, unless it has the same copies. Rank 0 only. */
+rd_code rd_text_given_keep(const rd_store_bytes *bytes, const char *logdir, rd_status *st);
+void rd_text_given_free(rd_store_bytes *bytes); /* NULL is fine */
 
 #endif

@@ -1,14 +1,6 @@
 /* text_kit.c -- the subword model and the vocabularies of a raw text: made by rank 0, kept in the
- * log folder, read by all ranks.
- *
- * LOGDIR/text has
- *   text.json         rules, hashes of the text, hash of each file; written last
- *   vocab.txt         the vocabulary of both sides, or
- *   vocab.source.txt  and vocab.target.txt
- *   subword.model     the model, if the scheme has one
- *   subword.source.pieces, subword.target.pieces, subword.glossaries: its limits, if it has some
- * Only rank 0 reads and writes them, so only its host needs the folder. */
-#include "text_impl.h"
+ * log folder (text_store.c), read by all ranks. text_given.c does that for given vocabularies. */
+#include "text_store.h"
 #include "rd/checkpoint.h"
 #include "rd/clock.h"
 #include "rd/file.h"
@@ -20,51 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { KIT_FORMAT = 1, PATH_BYTES = 4300 };
-/* The parts; PIECES is that of the source, and that of the target follows. */
-enum { MODEL, SOURCE, TARGET, PIECES, GLOSSARIES = PIECES + 2, N_PARTS };
-
-static const char *const part_file[N_PARTS] = {"subword.model",         "vocab.source.txt",
-                                               "vocab.target.txt",      "subword.source.pieces",
-                                               "subword.target.pieces", "subword.glossaries"};
-static const char shared_file[] = "vocab.txt";
 static const char *const side_word[2] = {"source", "target"};
 static const char both[] = "both sides";
 
-/* The kit as bytes, on its way from rank 0 to the others. */
-typedef struct kit_bytes {
-    rd_strbuf part[N_PARTS];
-    uint64_t text_hash[2];
-    bool kept, tied, shared;
-    char scheme[32];
-} kit_bytes;
-
-static void kit_bytes_release(kit_bytes *b)
-{
-    for (int i = 0; i < N_PARTS; i++) rd_strbuf_release(&b->part[i]);
-}
-
-static rd_code kit_no_memory(rd_status *st)
-{
-    return rd_fail(st, RD_EENV, "out of memory for a vocabulary or a subword model");
-}
-
-static void kit_path(const char *dir, const char *file, char out[PATH_BYTES])
-{
-    (void)snprintf(out, PATH_BYTES, "%.4000s/text%s%s", dir, file[0] ? "/" : "", file);
-}
-
-static void kit_hex(uint64_t v, char out[20])
-{
-    (void)snprintf(out, 20, "%016" PRIx64, v);
-}
-
-static uint64_t kit_hash(const rd_strbuf *b)
-{
-    return rd_hash(0, rd_strbuf_str(b), b->n);
-}
-
-/* ---- text.json ---- */
+/* ---- rules ---- */
 
 static json_t *rules_json(const rd_text_rules *r)
 {
@@ -77,12 +28,6 @@ static json_t *rules_json(const rd_text_rules *r)
                      "bpe_vocab_threshold",
                      r->threshold > 0 ? json_integer((json_int_t)r->threshold) : json_null(),
                      "bpe_glossaries", r->glossaries);
-}
-
-static const char *part_name(const json_t *rules, int part)
-{
-    const bool shared = json_is_true(json_object_get(rules, "shared_vocab"));
-    return shared && (part == SOURCE || part == TARGET) ? shared_file : part_file[part];
 }
 
 /* Names the first rule that differs, as "subword_size 8000 -> 4000". Returns false if none does. */
@@ -102,127 +47,6 @@ static bool rules_differ(const json_t *was, const json_t *now, char out[160])
         return true;
     }
     return false;
-}
-
-static rd_code kit_damaged(const char *path, const char *what, rd_status *st)
-{
-    return rd_fail(st, RD_EDATA,
-                   "'%s' %s; restore it, or remove this folder, and training makes the files anew",
-                   path, what);
-}
-
-/* Reads text.json of a log folder. *out is NULL if there is none. The caller owns it. */
-static rd_code store_read(const char *dir, json_t **out, rd_status *st)
-{
-    char path[PATH_BYTES], *text = NULL;
-    size_t n = 0;
-    bool there = false;
-    *out = NULL;
-    kit_path(dir, "text.json", path);
-    RD_TRY(rd_path_there(path, &there, st));
-    if (!there) return RD_OK;
-    RD_TRY(rd_file_read_limited(path, RD_EDATA, (size_t)1 << 20, "a text.json", &text, &n, st));
-    json_t *o = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
-    if (json_integer_value(json_object_get(o, "format")) > KIT_FORMAT)
-        (void)rd_fail(st, RD_EDATA, "'%s' was written by a later version of this program", path);
-    else if (!json_is_object(json_object_get(o, "rules")) ||
-             !json_is_string(json_object_get(json_object_get(o, "rules"), "subword")) ||
-             !json_is_object(json_object_get(o, "files")) ||
-             !json_is_object(json_object_get(o, "text")))
-        (void)kit_damaged(path, "is damaged", st);
-    if (st->code != RD_OK) {
-        json_decref(o);
-        o = NULL;
-    }
-    *out = o;
-done:
-    free(text);
-    return st->code;
-}
-
-/* Reads the files that text.json names, and compares their hashes. */
-static rd_code store_load(const char *dir, const json_t *o, kit_bytes *b, rd_status *st)
-{
-    const json_t *rules = json_object_get(o, "rules"), *files = json_object_get(o, "files");
-    (void)snprintf(b->scheme, sizeof b->scheme, "%s",
-                   json_string_value(json_object_get(rules, "subword")));
-    for (int s = 0; s < 2; s++) {
-        const char *hex =
-            json_string_value(json_object_get(json_object_get(o, "text"), side_word[s]));
-        b->text_hash[s] = hex ? strtoull(hex, NULL, 16) : 0;
-    }
-    for (int i = 0; i < N_PARTS; i++) {
-        char path[PATH_BYTES], now[20], *p = NULL;
-        size_t n = 0;
-        const char *file = part_name(rules, i),
-                   *was = json_string_value(json_object_get(files, file));
-        if (!was && i != SOURCE && i != TARGET) continue; /* the scheme has none */
-        kit_path(dir, file, path);
-        RD_TRY(rd_file_read(path, RD_EDATA, &p, &n, st));
-        rd_strbuf_add(&b->part[i], p, n);
-        free(p);
-        if (b->part[i].failed) return kit_no_memory(st);
-        kit_hex(kit_hash(&b->part[i]), now);
-        if (!was || strcmp(was, now) != 0)
-            return kit_damaged(path, "is not the file that was kept: its hash differs", st);
-    }
-    b->shared = part_name(rules, SOURCE) == shared_file;
-    b->tied = json_is_true(json_object_get(o, "inherited"));
-    b->kept = true;
-done:
-    return st->code;
-}
-
-static rd_code store_file(const char *dir, const char *file, const rd_strbuf *b, json_t *hashes,
-                          rd_status *st)
-{
-    char path[PATH_BYTES], hex[20];
-    kit_path(dir, file, path);
-    kit_hex(kit_hash(b), hex);
-    (void)json_object_set_new(hashes, file, json_string(hex));
-    return rd_file_write_atomic(path, rd_strbuf_str(b), b->n, st);
-}
-
-/* Makes LOGDIR/text, and removes what is there: first text.json, which would no longer tell the
- * truth. */
-static rd_code store_begin(const char *dir, rd_status *st)
-{
-    const char *const old[] = {"text.json",           part_file[MODEL],  part_file[SOURCE],
-                               part_file[TARGET],     part_file[PIECES], part_file[PIECES + 1],
-                               part_file[GLOSSARIES], shared_file};
-    char path[PATH_BYTES];
-    kit_path(dir, "", path);
-    RD_TRY(rd_mkdirs(path, st));
-    for (size_t i = 0; i < sizeof old / sizeof *old; i++) {
-        kit_path(dir, old[i], path);
-        if (unlink(path) != 0 && errno != ENOENT)
-            return rd_fail(st, RD_EENV, "cannot remove '%s': %s", path, strerror(errno));
-    }
-done:
-    return st->code;
-}
-
-static rd_code store_write(const char *dir, const kit_bytes *b, json_t *rules_stolen,
-                           bool inherited, rd_status *st)
-{
-    char path[PATH_BYTES], hex[2][20], *text = NULL;
-    json_t *hashes = json_object();
-    for (int s = 0; s < 2; s++) kit_hex(b->text_hash[s], hex[s]);
-    for (int i = 0; i < N_PARTS && st->code == RD_OK; i++) {
-        if (i != SOURCE && i != TARGET && b->part[i].n == 0) continue;
-        if (i == TARGET && part_name(rules_stolen, i) == shared_file) continue;
-        (void)store_file(dir, part_name(rules_stolen, i), &b->part[i], hashes, st);
-    }
-    json_t *o = json_pack("{s:i, s:o, s:{s:s, s:s}, s:o, s:b}", "format", KIT_FORMAT, "rules",
-                          rules_stolen, "text", side_word[0], hex[0], side_word[1], hex[1], "files",
-                          hashes, "inherited", (int)inherited);
-    text = o ? json_dumps(o, JSON_INDENT(2)) : NULL;
-    if (st->code == RD_OK && !text) (void)kit_no_memory(st);
-    kit_path(dir, "text.json", path);
-    if (st->code == RD_OK) (void)rd_file_write_atomic(path, text, strlen(text), st);
-    free(text);
-    json_decref(o);
-    return st->code;
 }
 
 /* ---- the lines of both sides ---- */
@@ -340,47 +164,7 @@ done:
 
 /* ---- the model ---- */
 
-/* Appends a whole file. */
-static rd_code take_file(const char *path, rd_strbuf *out, rd_status *st)
-{
-    char *p = NULL;
-    size_t n = 0;
-    RD_TRY(rd_file_read(path, RD_EDATA, &p, &n, st));
-    rd_strbuf_add(out, p, n);
-    if (out->failed) (void)kit_no_memory(st);
-done:
-    free(p);
-    return st->code;
-}
-
-/* Makes an empty file for a model on its way. */
-static rd_code passing_file(char path[PATH_BYTES], rd_status *st)
-{
-    const char *tmp = getenv("TMPDIR");
-    (void)snprintf(path, PATH_BYTES, "%.3900s/run_dist-subword.XXXXXX",
-                   tmp && tmp[0] ? tmp : "/tmp");
-    const int fd = mkstemp(path);
-    if (fd < 0) return rd_fail(st, RD_EENV, "cannot make a file '%s': %s", path, strerror(errno));
-    (void)close(fd);
-    return RD_OK;
-}
-
-/* Appends the bytes of a model, in the form that rd_subword_write gives it. */
-static rd_code model_bytes(const char *scheme, const char *path, rd_strbuf *out, rd_status *st)
-{
-    rd_subword *s = NULL;
-    char to[PATH_BYTES] = "";
-    RD_TRY(rd_subword_open(scheme, path, &s, st));
-    RD_TRY(passing_file(to, st));
-    RD_TRY(rd_subword_write(s, to, st));
-    RD_TRY(take_file(to, out, st));
-done:
-    if (to[0]) (void)unlink(to);
-    rd_subword_free(s);
-    return st->code;
-}
-
-static rd_code train_model(const rd_text_kit_args *a, const kit_scan *k, kit_bytes *b,
+static rd_code train_model(const rd_text_kit_args *a, const kit_scan *k, rd_store_bytes *b,
                            rd_status *st)
 {
     kit_lines lines = {.a = a};
@@ -388,51 +172,13 @@ static rd_code train_model(const rd_text_kit_args *a, const kit_scan *k, kit_byt
     const int64_t begin_ns = rd_now_ns();
     const rd_subword_lines from = {&lines, kit_next, k->lines[0] + k->lines[1]};
     const rd_subword_training how = {.size = a->rules.subword_size, .log = a->log};
-    RD_TRY(rd_subword_train_to(a->rules.subword, &from, &how, &b->part[MODEL], st));
+    RD_TRY(rd_subword_train_to(a->rules.subword, &from, &how, &b->part[RD_STORE_MODEL], st));
     if (a->log)
         rd_info(a->log, "subword model: %s, size %s, from %s lines of both sides, in %.1f s",
                 a->rules.subword, rd_commas((double)a->rules.subword_size, pieces),
                 rd_commas((double)from.n_lines, count), (double)(rd_now_ns() - begin_ns) * 1e-9);
 done:
     rd_lines_free(lines.in);
-    return st->code;
-}
-
-/* Opens a model from its bytes, without limits. */
-static rd_code open_plain(const char *scheme, const rd_strbuf *b, rd_subword **out, rd_status *st)
-{
-    char path[64];
-    if (b->n == 0) return rd_subword_open(scheme, NULL, out, st);
-    const int fd = memfd_create("run_dist-subword", MFD_CLOEXEC);
-    if (fd < 0)
-        return rd_fail(st, RD_EENV, "cannot make memory for a subword model: %s", strerror(errno));
-    size_t at = 0;
-    while (at < b->n) {
-        const ssize_t k = write(fd, b->s + at, b->n - at);
-        if (k < 0 && errno == EINTR) continue;
-        if (k <= 0) {
-            rd_fail(st, RD_EENV, "no memory for a subword model: %s", strerror(errno));
-            break;
-        }
-        at += (size_t)k;
-    }
-    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    if (st->code == RD_OK) (void)rd_subword_open(scheme, path, out, st);
-    (void)close(fd);
-    return st->code;
-}
-
-/* Opens the model of a side; -1: that of both, without a list of pieces. */
-static rd_code open_model(const kit_bytes *b, int side, rd_subword **out, rd_status *st)
-{
-    const rd_strbuf *pieces = side >= 0 ? &b->part[PIECES + side] : NULL,
-                    *gloss = &b->part[GLOSSARIES];
-    const rd_subword_limits l = {pieces ? pieces->s : NULL, pieces ? pieces->n : 0, gloss->s,
-                                 gloss->n};
-    RD_TRY(open_plain(b->scheme, &b->part[MODEL], out, st));
-    if ((l.n_pieces > 0 || l.n_glossaries > 0) && rd_subword_limit(*out, &l, st) != RD_OK)
-        rd_status_prefix(st, "limits of subwords");
-done:
     return st->code;
 }
 
@@ -458,7 +204,7 @@ static rd_code count_side(const rd_text_kit_args *a, int side, const rd_subword 
         if (!line) break;
         rd_strbuf_reset(&pieces);
         rd_subword_segment(sub, w, line, rd_utf8_rstrip(line, n), &pieces);
-        if (pieces.failed) RD_TRY(kit_no_memory(st));
+        if (pieces.failed) RD_TRY(rd_store_no_memory(st));
         RD_TRY(rd_word_counts_add(c, rd_strbuf_str(&pieces), pieces.n, st));
         rd_progress_at(&p, i, rd_lines_bytes(l));
     }
@@ -506,13 +252,13 @@ done:
 }
 
 /* Lists the pieces of each side that occur often enough, as "piece count". */
-static rd_code count_pieces(const rd_text_kit_args *a, kit_bytes *b, rd_status *st)
+static rd_code count_pieces(const rd_text_kit_args *a, rd_store_bytes *b, rd_status *st)
 {
     rd_subword *sub = NULL;
     rd_word_counts *c = NULL;
-    RD_TRY(open_model(b, -1, &sub, st));
+    RD_TRY(rd_store_subword(b, -1, &sub, st));
     for (int s = 0; s < 2; s++) {
-        rd_strbuf *out = &b->part[PIECES + s];
+        rd_strbuf *out = &b->part[RD_STORE_PIECES + s];
         rd_counted n;
         RD_TRY(rd_word_counts_new(&c, st));
         RD_TRY(count_side(a, s, sub, c, st));
@@ -538,26 +284,26 @@ done:
 }
 
 /* Counts words and writes the vocabularies. A shared one adds the counts of both sides first. */
-static rd_code count_words(const rd_text_kit_args *a, kit_bytes *b, rd_status *st)
+static rd_code count_words(const rd_text_kit_args *a, rd_store_bytes *b, rd_status *st)
 {
     rd_word_counts *c = NULL;
     rd_subword *sub = NULL;
     RD_TRY(rd_word_counts_new(&c, st));
     for (int s = 0; s < 2; s++) {
-        RD_TRY(open_model(b, s, &sub, st));
+        RD_TRY(rd_store_subword(b, s, &sub, st));
         RD_TRY(count_side(a, s, sub, c, st));
         rd_subword_free(sub);
         sub = NULL;
         if (a->rules.shared_vocab) continue;
-        RD_TRY(write_counted(a, c, side_word[s], &b->part[SOURCE + s], st));
+        RD_TRY(write_counted(a, c, side_word[s], &b->part[RD_STORE_SOURCE + s], st));
         rd_word_counts_free(c);
         c = NULL;
         if (s == 0) RD_TRY(rd_word_counts_new(&c, st));
     }
     if (!a->rules.shared_vocab) goto done;
-    RD_TRY(write_counted(a, c, both, &b->part[SOURCE], st));
-    rd_strbuf_add(&b->part[TARGET], b->part[SOURCE].s, b->part[SOURCE].n);
-    if (b->part[TARGET].failed) (void)kit_no_memory(st);
+    RD_TRY(write_counted(a, c, both, &b->part[RD_STORE_SOURCE], st));
+    rd_strbuf_add(&b->part[RD_STORE_TARGET], b->part[RD_STORE_SOURCE].s, b->part[RD_STORE_SOURCE].n);
+    if (b->part[RD_STORE_TARGET].failed) (void)rd_store_no_memory(st);
 done:
     rd_word_counts_free(c);
     rd_subword_free(sub);
@@ -566,44 +312,44 @@ done:
 
 /* ---- rank 0 ---- */
 
-static rd_code kit_make(const rd_text_kit_args *a, kit_bytes *b, rd_status *st)
+static rd_code kit_make(const rd_text_kit_args *a, rd_store_bytes *b, rd_status *st)
 {
     const rd_text_rules *r = &a->rules;
     kit_scan scan;
     RD_TRY(rd_subword_available(r->subword, st));
-    if (a->saves) RD_TRY(store_begin(a->logdir, st));
+    if (a->saves) RD_TRY(rd_store_begin(a->logdir, st));
     RD_TRY(scan_text(a, &scan, st));
     memcpy(b->text_hash, scan.hash, sizeof b->text_hash);
     (void)snprintf(b->scheme, sizeof b->scheme, "%s", r->subword);
     b->shared = r->shared_vocab;
     if (r->subword_model) {
-        if (model_bytes(r->subword, r->subword_model, &b->part[MODEL], st) != RD_OK)
+        if (rd_store_model(r->subword, r->subword_model, &b->part[RD_STORE_MODEL], st) != RD_OK)
             rd_status_prefix(st, "subword_model");
         RD_TRY(st->code);
     } else if (rd_subword_needs_model(r->subword)) {
         RD_TRY(train_model(a, &scan, b, st));
     }
     if (r->glossaries) {
-        if (take_file(r->glossaries, &b->part[GLOSSARIES], st) != RD_OK)
+        if (rd_store_file(r->glossaries, &b->part[RD_STORE_GLOSSARIES], st) != RD_OK)
             rd_status_prefix(st, "bpe_glossaries");
         RD_TRY(st->code);
     }
     if (r->threshold > 0) RD_TRY(count_pieces(a, b, st));
     RD_TRY(count_words(a, b, st));
     if (!a->saves) goto done;
-    RD_TRY(store_write(a->logdir, b, rules_json(r), false, st));
+    RD_TRY(rd_store_write(a->logdir, b, rules_json(r), false, st));
     if (a->log)
         rd_info(a->log, "vocabular%s%s kept in %s/text", r->shared_vocab ? "y" : "ies",
-                b->part[MODEL].n > 0 ? " and subword model" : "", a->logdir);
+                b->part[RD_STORE_MODEL].n > 0 ? " and subword model" : "", a->logdir);
 done:
     return st->code;
 }
 
 /* Finds the log folder of weights: a folder, a file in it, FOLDER:best or FOLDER:STEP. */
-static rd_code folder_of(const char *weights, char out[PATH_BYTES], rd_status *st)
+static rd_code folder_of(const char *weights, char out[RD_STORE_PATH], rd_status *st)
 {
     struct stat s;
-    (void)snprintf(out, PATH_BYTES, "%.4000s", weights);
+    (void)snprintf(out, RD_STORE_PATH, "%.4000s", weights);
     if (rd_path_stat(out, &s, RD_MAYBE) == 0 && S_ISDIR(s.st_mode)) return RD_OK;
     char *end = strrchr(out, ':');
     if (end && !strchr(end, '/')) {
@@ -615,30 +361,30 @@ static rd_code folder_of(const char *weights, char out[PATH_BYTES], rd_status *s
     if (end)
         *end = '\0';
     else
-        (void)snprintf(out, PATH_BYTES, ".");
+        (void)snprintf(out, RD_STORE_PATH, ".");
     return st->code;
 }
 
 /* Takes the kit of the weights that the run begins with. *found: there is one. */
-static rd_code kit_inherit(const rd_text_kit_args *a, kit_bytes *b, bool *found, rd_status *st)
+static rd_code kit_inherit(const rd_text_kit_args *a, rd_store_bytes *b, bool *found, rd_status *st)
 {
-    char dir[PATH_BYTES];
+    char dir[RD_STORE_PATH];
     json_t *o = NULL;
     *found = false;
     if (!a->weights) return RD_OK;
     RD_TRY(folder_of(a->weights, dir, st));
-    RD_TRY(store_read(dir, &o, st));
+    RD_TRY(rd_store_read(dir, &o, st));
     if (!o) return RD_OK;
     *found = true;
-    RD_TRY(store_load(dir, o, b, st));
+    RD_TRY(rd_store_load(dir, o, b, st));
     b->tied = true;
     if (a->saves) {
-        RD_TRY(store_begin(a->logdir, st));
-        RD_TRY(store_write(a->logdir, b, json_deep_copy(json_object_get(o, "rules")), true, st));
+        RD_TRY(rd_store_begin(a->logdir, st));
+        RD_TRY(rd_store_write(a->logdir, b, json_deep_copy(json_object_get(o, "rules")), true, st));
     }
     if (a->log)
         rd_info(a->log, "vocabularies of %s/text%s", dir,
-                b->part[MODEL].n > 0 ? ", and its subword model" : "");
+                b->part[RD_STORE_MODEL].n > 0 ? ", and its subword model" : "");
 done:
     json_decref(o);
     return st->code;
@@ -657,13 +403,18 @@ static rd_code kit_check(const rd_text_kit_args *a, const json_t *o, bool tied, 
                          rd_status *st)
 {
     char what[160];
-    json_t *now = rules_json(&a->rules);
     const json_t *was = json_object_get(o, "rules");
-    const bool other = rules_differ(was, now, what),
-               inherited = json_is_true(json_object_get(o, "inherited"));
     *make = false;
+    if (json_is_true(json_object_get(o, "inherited"))) return RD_OK;
+    if (rd_store_given(o) && tied)
+        return rd_fail(st, RD_EUSAGE,
+                       "missing key 'src_vocab_file': the checkpoints in '%s' were trained with "
+                       "given vocabularies; give them, or start anew in another --logdir",
+                       a->logdir);
+    json_t *now = rules_json(&a->rules);
+    const bool other = rules_differ(was, now, what);
     json_decref(now);
-    if (!other || inherited) return RD_OK;
+    if (!other) return RD_OK;
     if (tied)
         return rd_fail(st, RD_EUSAGE,
                        "%s: the checkpoints in '%s' were trained with the other value; go on with "
@@ -676,7 +427,7 @@ static rd_code kit_check(const rd_text_kit_args *a, const json_t *o, bool tied, 
 }
 
 /* Compares the text with the one that the kit was made of. *make: it must be made anew. */
-static rd_code kit_compare(const rd_text_kit_args *a, const kit_bytes *b, bool *make, rd_status *st)
+static rd_code kit_compare(const rd_text_kit_args *a, const rd_store_bytes *b, bool *make, rd_status *st)
 {
     kit_scan scan;
     *make = false;
@@ -696,22 +447,22 @@ done:
     return st->code;
 }
 
-static rd_code kit_root(const rd_text_kit_args *a, kit_bytes *b, rd_status *st)
+static rd_code kit_root(const rd_text_kit_args *a, rd_store_bytes *b, rd_status *st)
 {
     json_t *o = NULL;
     bool make = a->anew, found = false;
     const bool tied = a->logdir && rd_ckpt_newest_step(a->logdir) >= 0;
-    if (!make && a->logdir) RD_TRY(store_read(a->logdir, &o, st));
+    if (!make && a->logdir) RD_TRY(rd_store_read(a->logdir, &o, st));
     if (o) {
         if (a->makes) RD_TRY(kit_check(a, o, tied, &make, st));
         if (!make) {
-            RD_TRY(store_load(a->logdir, o, b, st));
+            RD_TRY(rd_store_load(a->logdir, o, b, st));
             b->tied |= tied;
             if (a->compares) RD_TRY(kit_compare(a, b, &make, st));
         }
         if (!make) goto done;
-        kit_bytes_release(b);
-        *b = (kit_bytes){0};
+        rd_store_bytes_release(b);
+        *b = (rd_store_bytes){0};
     } else if (!make) {
         RD_TRY(kit_inherit(a, b, &found, st));
         if (found) goto done;
@@ -725,106 +476,31 @@ done:
 
 /* ---- all ranks ---- */
 
-/* Gives the bytes of rank 0 to all ranks. Collective. */
-static rd_code kit_spread(rd_comm *comm, kit_bytes *b, rd_status *st)
-{
-    struct {
-        int64_t n[N_PARTS];
-        uint64_t text_hash[2];
-        char scheme[32];
-        int32_t kept, tied, shared;
-    } head;
-    const bool root = rd_rank_of(comm) == 0;
-    if (rd_size_of(comm) == 1) return RD_OK;
-    memset(&head, 0, sizeof head);
-    for (int i = 0; i < N_PARTS; i++) head.n[i] = (int64_t)b->part[i].n;
-    memcpy(head.text_hash, b->text_hash, sizeof head.text_hash);
-    memcpy(head.scheme, b->scheme, sizeof head.scheme);
-    head.kept = b->kept;
-    head.tied = b->tied;
-    head.shared = b->shared;
-    RD_TRY(rd_comm_bcast(comm, &head, sizeof head, 0, st));
-    for (int i = 0; i < N_PARTS && !root; i++) {
-        rd_strbuf *p = &b->part[i];
-        if (head.n[i] == 0) continue;
-        p->s = malloc((size_t)head.n[i] + 1);
-        if (!p->s) {
-            (void)kit_no_memory(st);
-            continue;
-        }
-        p->s[head.n[i]] = '\0';
-        p->n = (size_t)head.n[i];
-        p->cap = p->n + 1;
-    }
-    RD_TRY(rd_agree(comm, st));
-    for (int i = 0; i < N_PARTS; i++)
-        if (head.n[i] > 0) RD_TRY(rd_comm_bcast(comm, b->part[i].s, head.n[i], 0, st));
-    memcpy(b->text_hash, head.text_hash, sizeof b->text_hash);
-    memcpy(b->scheme, head.scheme, sizeof b->scheme);
-    b->kept = head.kept;
-    b->tied = head.tied;
-    b->shared = head.shared;
-done:
-    return st->code;
-}
-
 rd_code rd_text_kit_open(const rd_text_kit_args *a, rd_text_kit *out, rd_status *st)
 {
-    kit_bytes b = {0};
+    rd_store_bytes b = {0};
     *out = (rd_text_kit){0};
     if (rd_rank_of(a->comm) == 0) (void)kit_root(a, &b, st);
     RD_TRY(rd_agree(a->comm, st));
-    RD_TRY(kit_spread(a->comm, &b, st));
-    const bool limited = b.part[PIECES].n > 0 || b.part[PIECES + 1].n > 0;
-    if (open_model(&b, -1, &out->subword, st) == RD_OK)
+    RD_TRY(rd_store_spread(a->comm, RD_STORE_PARTS, &b, st));
+    const bool limited = b.limited || b.part[RD_STORE_PIECES].n > 0 ||
+                         b.part[RD_STORE_PIECES + 1].n > 0;
+    if (rd_store_subword(&b, -1, &out->subword, st) == RD_OK)
         for (int s = 0; s < 2 && st->code == RD_OK; s++) {
-            if (limited) RD_TRY(open_model(&b, s, &out->limited[s], st));
-            (void)rd_vocab_new_mem(part_file[SOURCE + s], rd_strbuf_str(&b.part[SOURCE + s]),
-                                   b.part[SOURCE + s].n, false, &out->vocab[s], st);
+            if (rd_vocab_new_mem(rd_store_name(b.shared, RD_STORE_SOURCE + s),
+                                 rd_strbuf_str(&b.part[RD_STORE_SOURCE + s]),
+                                 b.part[RD_STORE_SOURCE + s].n, b.replace, &out->vocab[s],
+                                 st) == RD_OK &&
+                limited)
+                (void)rd_store_limited(&b, s, out->vocab[s], &out->limited[s], st);
         }
     RD_TRY(rd_agree(a->comm, st));
     memcpy(out->text_hash, b.text_hash, sizeof out->text_hash);
     out->kept = b.kept;
     out->is_tied = b.tied;
-    for (int s = 0; s < 2; s++) out->file[s] = b.shared ? shared_file : part_file[SOURCE + s];
+    for (int s = 0; s < 2; s++) out->file[s] = rd_store_name(b.shared, RD_STORE_SOURCE + s);
 done:
-    kit_bytes_release(&b);
-    return st->code;
-}
-
-/* Appends the words of a vocabulary as a list of pieces. */
-static rd_code vocab_pieces(const rd_vocab *v, rd_strbuf *out, rd_status *st)
-{
-    for (int32_t id = RD_N_SPECIAL; id < rd_vocab_size(v); id++) {
-        size_t n;
-        const char *w = rd_vocab_word(v, id, &n);
-        rd_strbuf_add(out, w, n);
-        rd_strbuf_puts(out, " 1\n");
-    }
-    return out->failed ? kit_no_memory(st) : RD_OK;
-}
-
-rd_code rd_text_subword_open(rd_comm *comm, const rd_text_rules *r, rd_text_kit *k, rd_status *st)
-{
-    kit_bytes b = {0};
-    if (rd_rank_of(comm) == 0) {
-        (void)snprintf(b.scheme, sizeof b.scheme, "%s", r->subword);
-        if (rd_subword_available(r->subword, st) == RD_OK && r->subword_model &&
-            model_bytes(r->subword, r->subword_model, &b.part[MODEL], st) != RD_OK)
-            rd_status_prefix(st, "subword_model");
-        if (st->code == RD_OK && r->glossaries &&
-            take_file(r->glossaries, &b.part[GLOSSARIES], st) != RD_OK)
-            rd_status_prefix(st, "bpe_glossaries");
-    }
-    RD_TRY(rd_agree(comm, st));
-    RD_TRY(kit_spread(comm, &b, st));
-    (void)open_model(&b, -1, &k->subword, st);
-    for (int s = 0; s < 2 && r->threshold > 0 && st->code == RD_OK; s++)
-        if (vocab_pieces(k->vocab[s], &b.part[PIECES + s], st) == RD_OK)
-            (void)open_model(&b, s, &k->limited[s], st);
-    RD_TRY(rd_agree(comm, st));
-done:
-    kit_bytes_release(&b);
+    rd_store_bytes_release(&b);
     return st->code;
 }
 

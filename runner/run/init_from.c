@@ -9,6 +9,7 @@
 #include "replicas.h"
 #include "resume.h"
 #include "rd/checkpoint.h"
+#include "rd/hash.h"
 #include "rd/input.h"
 #include "rd/npz.h"
 
@@ -135,6 +136,20 @@ static int list_meanings(const rd_run *r, const rd_ckpt *c, rd_strbuf *list)
     return n;
 }
 
+/* Describes the checkpoint that the weights come from. Its manifest holds a checksum of each array,
+ * so a hash of the manifest names the weights. NULL: out of memory. */
+static json_t *init_parent(const rd_ckpt *c)
+{
+    char hash[20], at[4096];
+    const rd_array *text = rd_npz_find(c->npz, "manifest.json");
+    (void)snprintf(hash, sizeof hash, "%016" PRIx64, rd_hash(0, text->data, text->bytes));
+    if (!realpath(c->path, at)) (void)snprintf(at, sizeof at, "%s", c->path);
+    json_t *path = json_string(at);
+    return json_pack("{s:o, s:I, s:s, s:s?}", "path", path ? path : json_string("?"), "step",
+                     (json_int_t)c->step, "hash", hash, "model",
+                     json_string_value(json_object_get(c->meta, "model")));
+}
+
 static rd_code init_root(rd_run *r, rd_status *st)
 {
     rd_ckpt c = {0};
@@ -159,6 +174,8 @@ static rd_code init_root(rd_run *r, rd_status *st)
                 "with new values for weights that do not fit",
                 c.path, rd_strbuf_str(&missing));
     } else {
+        json_decref(r->parent);
+        r->parent = init_parent(&c);
         rd_info(r->log, "weights from %s, step %" PRId64 ": %d of %d; a new run begins at step 0",
                 c.path, c.step, rd_params_n(r->params) - n_missing, rd_params_n(r->params));
         rd_optim_start_ema(r->optim);

@@ -43,6 +43,8 @@ static void write_config(recorder *c, rd_status *st)
 {
     char path[4200];
     json_t *effective = rd_config_effective(c->run->keys);
+    /* They are left out of this start only. */
+    if (effective && c->run->dropped) (void)json_object_update(effective, c->run->dropped);
     char *text = effective ? json_dumps(effective, JSON_INDENT(2)) : NULL;
     json_decref(effective);
     if (!text) {

@@ -156,6 +156,7 @@ static json_t *resume_describe(const rd_run *r)
             json_pack("{s:I, s:I, s:I, s:I}", "height", (json_int_t)r->spec.image_h, "width",
                       (json_int_t)r->spec.image_w, "channels", (json_int_t)r->spec.image_c,
                       "classes", (json_int_t)r->spec.n_classes));
+    if (r->parent) (void)json_object_set(m, "parent", r->parent);
     json_t *classes = meaning_classes(&r->spec);
     if (classes) (void)json_object_set_new(m, "classes", classes);
     if (device_scales_loss(r)) {
@@ -724,6 +725,9 @@ static rd_code read_root(rd_run *r, const char *what, bool *found, rd_status *st
     if (r->optim) RD_TRY(copy_slots(r, &c, st));
     RD_TRY(check_finite(r, &c, st));
     take_progress(r, &c);
+    (void)snprintf(r->loaded, sizeof r->loaded, "%s", c.path);
+    json_decref(r->parent);
+    r->parent = json_deep_copy(json_object_get(meta_of(&c), "parent"));
     const char *slash = strrchr(c.path, '/');
     r->from_best = strncmp(slash ? slash + 1 : c.path, "best-", 5) == 0;
     rd_info(r->log, "%s %s, step %" PRId64, r->optim ? "resuming from" : "weights from", c.path,

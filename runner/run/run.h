@@ -295,6 +295,11 @@ struct rd_run {
     run_progress progress;
     bool from_best;       /* the run was resumed from a best file */
     json_t *best_measure; /* owned; rank 0: how `best` was measured; NULL: not known */
+    json_t *dropped;      /* owned; value and source of keys that the mode dropped; NULL: none */
+    json_t *parent;       /* owned; rank 0: the checkpoint that the first weights came from; NULL:
+                             none */
+    char loaded[4096];    /* rank 0: path of the checkpoint that was loaded; "": none */
+    bool start_recorded;  /* rank 0: starts.jsonl has the begin of this start, and no end yet */
     run_times times;
     run_trace *trace; /* owned; NULL: no trace */
     rd_watch *watch;  /* owned */

@@ -19,6 +19,9 @@ rd_code run_infer(rd_run *r, rd_status *st);
 /* Collective. --mode=infer of image models; run_infer calls it. */
 rd_code run_predict(rd_run *r, rd_status *st);
 
+/* Collective. --mode=export. */
+rd_code run_export(rd_run *r, rd_status *st);
+
 /* Collective. --mode=average, which needs no config. */
 rd_code run_average(rd_run *r, rd_status *st);
 

@@ -53,6 +53,11 @@ static rd_code force_keys(rd_run *r, rd_status *st)
         for (int i = 0; eval_keys[i]; i++) {
             if (!rd_config_has(r->keys, eval_keys[i])) continue;
             rd_strbuf_printf(&dropped, "%s%s", dropped.n ? ", " : "", eval_keys[i]);
+            if (!r->dropped) r->dropped = json_object();
+            (void)json_object_set_new(r->dropped, eval_keys[i],
+                                      json_pack("{s:O, s:s}", "value",
+                                                rd_config_get(r->keys, eval_keys[i]), "source",
+                                                rd_config_where(r->keys, eval_keys[i])));
             rd_config_drop(r->keys, eval_keys[i]);
         }
         if (dropped.n)
@@ -242,7 +247,7 @@ rd_code setup_config(rd_run *r, rd_status *st)
     rd_retries_allow((int)r->config.read_retries);
     r->seed = (uint64_t)r->config.seed;
     RD_TRY(find_model(r, st));
-    if (r->mode != RD_MODE_INFER && r->mode != RD_MODE_PREPARE) {
+    if (r->mode != RD_MODE_INFER && r->mode != RD_MODE_PREPARE && r->mode != RD_MODE_EXPORT) {
         RD_TRY(rd_optim_read(r->keys, r->mode, &r->optim_config, st));
         RD_TRY(rd_optim_check(&r->optim_config, r->keys, st));
         RD_TRY(rd_schedule_read(r->keys, r->mode, &r->schedule_config, st));
@@ -273,7 +278,8 @@ const char *setup_dataset_name(const rd_run *r)
 static const char *weights_from(const rd_run *r)
 {
     const char *c = r->config.checkpoint;
-    if (r->mode != RD_MODE_EVAL && r->mode != RD_MODE_INFER) return r->config.init_from;
+    if (r->mode != RD_MODE_EVAL && r->mode != RD_MODE_INFER && r->mode != RD_MODE_EXPORT)
+        return r->config.init_from;
     return c && strcmp(c, "newest") != 0 && strcmp(c, "best") != 0 ? c : NULL;
 }
 
@@ -290,6 +296,7 @@ static rd_code setup_open(rd_run *r, rd_split split, const rd_data_spec *like, r
                                .shard = train && r->cli->split_data_per_rank,
                                .keep_all = !train,
                                .logdir = r->cli->logdir,
+                               .config_is_record = !(r->cli->config_file && r->cli->config_file[0]),
                                .weights = weights_from(r),
                                .like = like};
     (void)rd_dataset_new(name, &a, out, st);

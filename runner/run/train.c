@@ -17,6 +17,7 @@
 #include "run_modes.h"
 #include "setup.h"
 #include "signals.h"
+#include "starts.h"
 #include "trace.h"
 #include "train_impl.h"
 #include "world.h"
@@ -568,10 +569,16 @@ rd_code run_train(rd_run *r, rd_status *st)
         (void)check_result(&t, st);
         goto done;
     }
+    RD_TRY(starts_begin(r, st));
     if (r->world->rank == 0) {
+        const rd_dataset_def *def = rd_dataset_def_of(r->train_data);
         /* They cut back and replace files. */
         if (rd_logdir_check(r->cli->logdir, r->lock, st) == RD_OK)
             (void)recorder_new(r, &t.records, st);
+        rd_status own = {0};
+        if (st->code == RD_OK && def->keep &&
+            def->keep(rd_dataset_self(r->train_data), r->cli->logdir, &own) != RD_OK)
+            rd_warn(r->log, "the log folder is not whole: %s", own.msg);
         if (st->code == RD_OK && r->mode == RD_MODE_TRAIN_EVAL)
             (void)eval_records_open(r, &t.eval, st);
     }

@@ -26,6 +26,16 @@
 #define RD_COMMIT "unknown"
 #endif
 
+const char *world_version(void)
+{
+    return RD_VERSION;
+}
+
+const char *world_commit(void)
+{
+    return RD_COMMIT;
+}
+
 void rd_versions(rd_strbuf *out)
 {
     rd_strbuf_printf(out, "run_dist %s (commit %s, %s " __VERSION__ ")\n", RD_VERSION, RD_COMMIT,
@@ -173,7 +183,9 @@ void world_banner(rd_run *r, int64_t last_step, int64_t n_batches, int64_t n_sam
     rd_strbuf s = {0};
     if (w->rank != 0) return;
     rd_info(r->log, "run_dist %s: %s, config %s%s%s", RD_VERSION, r->cli->mode,
-            r->cli->config_file ? r->cli->config_file : "from flags",
+            r->cli->config_file                   ? r->cli->config_file
+            : r->cli->logdir && r->cli->logdir[0] ? "of the log folder"
+                                                  : "from flags",
             r->cli->logdir && r->cli->logdir[0] ? ", logdir " : "",
             r->cli->logdir ? r->cli->logdir : "");
     banner_lines(r, "", rd_strbuf_str(&r->notices));

@@ -4,6 +4,10 @@
 
 #include "run.h"
 
+/* Return the version and the commit of the program; "unknown" where it was built without. */
+const char *world_version(void);
+const char *world_commit(void);
+
 /* Appends the text of --version: the program, its libraries and backends, one a line. */
 void rd_versions(rd_strbuf *out);
 

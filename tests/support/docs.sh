@@ -67,6 +67,7 @@ logs/FAULTS.md          6144
 logs/RUNS.md            4096
 logs/PREDICT.md         4096
 logs/SWEEPS.md          5120
+logs/EXPORT.md          5120
 models/README.md        5120
 models/ADDING.md        2560
 runner/README.md        9216

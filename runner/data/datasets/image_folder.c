@@ -2,8 +2,8 @@
  *
  * The class is the rank of the folder's name among the sorted names. Opening the dataset reads only
  * names. The training folder defines the classes, also for the other splits: a class without
- * validation images must not shift the numbers of those behind it. In infer mode the folder may
- * hold images and no classes.
+ * validation images must not shift the numbers of those behind it. Where it is gone, data.json of
+ * the log folder defines them. In infer mode the folder may hold images and no classes.
  *
  * With eval_fraction one folder holds the images of both splits. A hash of split_seed, class and
  * name decides for each image by itself. So an image that is added moves no other one. */
@@ -122,7 +122,11 @@ static rd_code find_classes(const rd_images *m, const char *root, rd_names *out,
         } else if (m->c.data_dir && m->c.data_dir[0]) {
             RD_TRY(find_usual(m, usual[0], train, &there, st));
         }
+        const json_t *kept = json_object_get(m->kept, "classes");
         if (there) root = train;
+        for (size_t i = (size_t)m->label_offset; !there && i < json_array_size(kept); i++)
+            RD_TRY(rd_names_add(out, json_string_value(json_array_get(kept, i)), st));
+        if (out->n > 0) return RD_OK;
     }
     RD_TRY(rd_image_list(root, "", &quiet, out, &files, st));
     if (out->n == 0)

@@ -138,7 +138,8 @@ typedef struct parallel_text {
     rd_text_files files[2]; /* of the split */
     char file_name[2][RD_FILES_NAME];
     rd_text_kit kit;
-    bool own_vocab; /* the vocabularies are not given: the kit has been made of a text */
+    rd_store_bytes *given; /* owned; rank 0: given vocabularies to keep; NULL: none */
+    bool own_vocab;        /* the vocabularies are not given: the kit has been made of a text */
     rd_side side[2];
     bool no_target, keep_all, drop_blank;
     rd_lines_opts lines;
@@ -288,7 +289,8 @@ static rd_code read_config(parallel_text *t, const rd_dataset_args *a, rd_status
                        rd_config_where(a->config, "delimiter"), sizeof t->delimiter - 1);
     strcpy(t->delimiter, t->c.delimiter);
     RD_TRY(read_vocab_keys(t, a, st));
-    for (int s = 0; s < (t->no_target ? 1 : 2); s++) {
+    const int n_sides = a->mode == RD_MODE_EXPORT ? 0 : t->no_target ? 1 : 2;
+    for (int s = 0; s < n_sides; s++) {
         const char *key = file_key[a->split][s];
         const rd_paths *f = &t->c.file[a->split][s];
         if (f->n == 0)
@@ -326,15 +328,23 @@ static rd_text_rules text_rules(const parallel_text *t)
 /* Opens the given vocabularies, and the subword model if there is one. Collective. */
 static rd_code open_given(parallel_text *t, const rd_dataset_args *a, rd_status *st)
 {
-    const bool replace = t->c.invalid_utf8 == UTF8_REPLACE;
-    if (rd_vocab_new(t->c.src_vocab_file, replace, &t->kit.vocab[0], st) != RD_OK)
-        rd_status_prefix(st, "src_vocab_file");
-    else if (rd_vocab_new(t->c.tgt_vocab_file, replace, &t->kit.vocab[1], st) != RD_OK)
-        rd_status_prefix(st, "tgt_vocab_file");
-    RD_TRY(rd_agree(a->comm, st));
-    /* Without a scheme, words are as OpenSeq2Seq splits them: two blanks make an empty word. */
-    const rd_text_rules r = text_rules(t);
-    if (strcmp(t->scheme, "none") != 0) RD_TRY(rd_text_subword_open(a->comm, &r, &t->kit, st));
+    const bool trains = a->mode == RD_MODE_TRAIN || a->mode == RD_MODE_TRAIN_EVAL;
+    const rd_text_given_args g = {
+        .comm = a->comm,
+        .log = t->log,
+        .logdir = a->logdir && a->logdir[0] ? a->logdir : NULL,
+        .vocab = {t->c.src_vocab_file, t->c.tgt_vocab_file},
+        .rules = text_rules(t),
+        .replace = t->c.invalid_utf8 == UTF8_REPLACE,
+        .kept_first = a->config_is_record && !trains &&
+                      strcmp(rd_config_where(a->config, "src_vocab_file"), "--set") != 0 &&
+                      strcmp(rd_config_where(a->config, "tgt_vocab_file"), "--set") != 0 &&
+                      strcmp(rd_config_where(a->config, "subword_model"), "--set") != 0,
+        .remember = trains && a->split == RD_SPLIT_TRAIN};
+    RD_TRY(rd_text_given_open(&g, &t->kit, &t->given, st));
+    for (int s = 0; s < 2 && t->kit.kept; s++)
+        snprintf(t->vocab_name[s], sizeof t->vocab_name[s], "%.200s/text/%s", a->logdir,
+                 t->kit.file[s]);
 done:
     return st->code;
 }
@@ -855,6 +865,26 @@ static rd_code check_lengths(const parallel_text *t, int64_t lines_before, rd_st
     return RD_OK;
 }
 
+static void parallel_text_fingerprint(parallel_text *t)
+{
+    snprintf(t->fingerprint, sizeof t->fingerprint,
+             "parallel_text %" PRId64 " lines, source %016" PRIx64 ", target %016" PRIx64
+             ", vocabularies %" PRId64 " %016" PRIx64 ", %" PRId64 " %016" PRIx64,
+             t->count, t->side[0].head.hash, t->side[1].head.hash, rd_vocab_size(t->kit.vocab[0]),
+             rd_vocab_hash(t->kit.vocab[0]), rd_vocab_size(t->kit.vocab[1]),
+             rd_vocab_hash(t->kit.vocab[1]));
+    if (t->n_blank > 0) {
+        const size_t used = strlen(t->fingerprint);
+        snprintf(t->fingerprint + used, sizeof t->fingerprint - used, ", %" PRId64 " left out",
+                 t->n_blank);
+    }
+    if (t->kit.subword) {
+        const size_t used = strlen(t->fingerprint);
+        snprintf(t->fingerprint + used, sizeof t->fingerprint - used, ", subwords %016" PRIx64,
+                 rd_text_kit_subword_hash(&t->kit));
+    }
+}
+
 static rd_code check_text(parallel_text *t, const rd_dataset_args *a, rd_status *st)
 {
     const int64_t n[2] = {t->side[0].head.n_lines,
@@ -888,22 +918,7 @@ static rd_code check_text(parallel_text *t, const rd_dataset_args *a, rd_status 
                        t->file_name[0], t->limit[0].at[t->limit[0].n - 1],
                        t->limit[1].at[t->limit[1].n - 1], t->skipped_longest[0],
                        t->skipped_longest[1]);
-    snprintf(t->fingerprint, sizeof t->fingerprint,
-             "parallel_text %" PRId64 " lines, source %016" PRIx64 ", target %016" PRIx64
-             ", vocabularies %" PRId64 " %016" PRIx64 ", %" PRId64 " %016" PRIx64,
-             t->count, t->side[0].head.hash, t->side[1].head.hash, rd_vocab_size(t->kit.vocab[0]),
-             rd_vocab_hash(t->kit.vocab[0]), rd_vocab_size(t->kit.vocab[1]),
-             rd_vocab_hash(t->kit.vocab[1]));
-    if (t->n_blank > 0) {
-        const size_t used = strlen(t->fingerprint);
-        snprintf(t->fingerprint + used, sizeof t->fingerprint - used, ", %" PRId64 " left out",
-                 t->n_blank);
-    }
-    if (t->kit.subword) {
-        const size_t used = strlen(t->fingerprint);
-        snprintf(t->fingerprint + used, sizeof t->fingerprint - used, ", subwords %016" PRIx64,
-                 rd_text_kit_subword_hash(&t->kit));
-    }
+    parallel_text_fingerprint(t);
 done:
     return st->code;
 }
@@ -915,6 +930,7 @@ static void text_close(void *self)
     parallel_text *t = self;
     if (!t) return;
     rd_text_kit_release(&t->kit);
+    rd_text_given_free(t->given);
     for (int s = 0; s < 2; s++) {
         rd_side_release(&t->side[s]);
         rd_text_files_release(&t->files[s]);
@@ -938,7 +954,10 @@ static rd_code text_open(const rd_dataset_args *a, void **self, rd_status *st)
         RD_TRY(open_kit(t, a, false, st));
     else
         RD_TRY(open_given(t, a, st));
-    if (a->mode == RD_MODE_PREPARE) { /* the kit is all that is wanted */
+    if (a->mode == RD_MODE_PREPARE || a->mode == RD_MODE_EXPORT) {
+        /* the kit is all that is wanted */
+        parallel_text_fingerprint(t);
+        memset(&t->c, 0, sizeof t->c);
         *self = t;
         return RD_OK;
     }
@@ -1114,6 +1133,12 @@ static void text_text(void *self, int side, const int32_t *ids, int64_t n, bool 
     rd_strbuf_release(&pieces);
 }
 
+static rd_code text_keep(void *self, const char *logdir, rd_status *st)
+{
+    const parallel_text *t = self;
+    return t->given ? rd_text_given_keep(t->given, logdir, st) : RD_OK;
+}
+
 static const char *text_reference(void *self, int64_t i, size_t *n)
 {
     const parallel_text *t = self;
@@ -1140,4 +1165,5 @@ RD_DATASET(parallel_text) = {
     .reference = text_reference,
     .blank = text_blank,
     .feed = text_feed,
+    .keep = text_keep,
 };
