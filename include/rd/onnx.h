@@ -72,8 +72,8 @@ int rd_onnx_node(rd_onnx *g, const char *op, int n_in, const int *in, const rd_o
 int rd_onnx_op1(rd_onnx *g, const char *op, int a);
 int rd_onnx_op2(rd_onnx *g, const char *op, int a, int b);
 int rd_onnx_op3(rd_onnx *g, const char *op, int a, int b, int c);
-/* Return columns [from, to) of the axis; x with this shape (0: as it is there, -1: the rest); x with
- * the axes in this order; the joined values; x as another type. */
+/* Return columns [from, to) of the axis; x with this shape (0: as it is there, -1: the rest); x
+ * with the axes in this order; the joined values; x as another type. */
 int rd_onnx_slice(rd_onnx *g, int x, int64_t axis, int64_t from, int64_t to);
 int rd_onnx_reshape(rd_onnx *g, int x, int n, const int64_t *shape);
 int rd_onnx_transpose(rd_onnx *g, int x, int n, const int64_t *order);

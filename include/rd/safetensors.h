@@ -10,9 +10,9 @@
 #include <jansson.h>
 RD_C_BEGIN
 
-/* Writes n arrays into a new file, atomically (rd_tmpfile). The header's data begins at a multiple
- * of 8 bytes. metadata: a borrowed object of strings, or NULL. Types: those of rd_array, and "bf16".
- * The caller has made sure that the file does not exist, or may be replaced. RD_EBUG: an array that
+/* Writes n arrays into a new file, atomically (rd_tmpfile). The data begins at a multiple of 8
+ * bytes. metadata: a borrowed object of strings, or NULL. Types: those of rd_array, and "bf16". The
+ * caller has made sure that the file does not exist, or may be replaced. RD_EBUG: an array that
  * does not fit its type and shape, a name twice. */
 rd_code rd_safetensors_write(const char *path, const rd_array *a, int n, const json_t *metadata,
                              rd_status *st);

@@ -254,7 +254,7 @@ static rd_code images_load(rd_images *m, bool shared, rd_status *st)
     }
     m->head = (rd_images_head){0};
     RD_TRY(m->kind->load(m, st));
-    RD_TRY(rd_images_take_names(m, st));
+    RD_TRY(images_take_names(m, st));
     RD_TRY(check_loaded(m, st));
     for (int k = 0; k < RD_IMAGE_BLOCKS; k++) { /* give back what growing reserved in advance */
         const size_t used[RD_IMAGE_BLOCKS] = {m->head.h ? 0 : (size_t)m->head.n * sizeof(rd_sample),
@@ -432,7 +432,7 @@ rd_code rd_images_open(const rd_images_kind *k, const rd_option_group *own,
     if (a->like)
         (void)images_like(m, a->like, st);
     else if (no_images)
-        (void)rd_images_take_all(m, st);
+        (void)images_take_all(m, st);
     else
         RD_TRY(load_on_host(m, a->comm, st));
     if (a->like) choose_size_like(m, a->like);

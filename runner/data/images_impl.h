@@ -326,10 +326,6 @@ const char *rd_images_labels_given(const rd_images *m, const char *const labels[
 /* Reads data.json on rank 0, and gives it to all ranks. Collective. *out NULL: there is none. The
  * caller owns it. RD_EDATA: its hash differs. */
 rd_code rd_images_kept(const rd_dataset_args *a, json_t **out, rd_status *st);
-/* Takes the names of the classes from it, if the data has none and their number is right. */
-rd_code rd_images_take_names(rd_images *m, rd_status *st);
-/* Takes all from it: there are no images. */
-rd_code rd_images_take_all(rd_images *m, rd_status *st);
 /* The function keep of rd_dataset_def. */
 rd_code rd_images_keep(void *self, const char *logdir, rd_status *st);
 

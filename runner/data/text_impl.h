@@ -204,7 +204,7 @@ rd_code rd_text_counts_differ(const rd_text_files *files, const rd_side *side,
 
 /* ---- given vocabularies (text_given.c) ---- */
 
-typedef struct rd_store_bytes rd_store_bytes;
+struct rd_store_bytes; /* text_store.h */
 
 typedef struct rd_text_given_args {
     rd_comm *comm;
@@ -223,10 +223,10 @@ typedef struct rd_text_given_args {
 /* Reads given vocabularies and a subword model. Where a file is not there, the copies in the log
  * folder count. Collective. The caller owns *out and *bytes, also after a failure. *bytes is NULL
  * where nothing is remembered. A copy with another hash is RD_EDATA. */
-rd_code rd_text_given_open(const rd_text_given_args *a, rd_text_kit *out, rd_store_bytes **bytes,
-                           rd_status *st);
+rd_code rd_text_given_open(const rd_text_given_args *a, rd_text_kit *out,
+                           struct rd_store_bytes **bytes, rd_status *st);
 /* Copies them to the log folder, unless it has the same copies. Rank 0 only. */
-rd_code rd_text_given_keep(const rd_store_bytes *bytes, const char *logdir, rd_status *st);
-void rd_text_given_free(rd_store_bytes *bytes); /* NULL is fine */
+rd_code rd_text_given_keep(const struct rd_store_bytes *bytes, const char *logdir, rd_status *st);
+void rd_text_given_free(struct rd_store_bytes *bytes); /* NULL is fine */
 
 #endif

@@ -1,4 +1,5 @@
-/* text_store.h -- the folder LOGDIR/text and its files as bytes, for text_kit.c and text_given.c. */
+/* text_store.h -- the folder LOGDIR/text and its files as bytes: for text_kit.c and
+ * text_given.c. */
 #ifndef RD_TEXT_STORE_H
 #define RD_TEXT_STORE_H
 

@@ -8,8 +8,8 @@
  *   Tensor 1 dims, 2 data_type, 8 name, 9 raw_data
  *   ValueInfo  1 name, 2 type {1 tensor {1 elem_type, 2 shape {1 dim {1 value, 2 param}}}}
  *
- * Nodes are written as they come. Weights wait: the file is written piece by piece, so a large model
- * is in memory once more, and not three times. */
+ * Nodes are written as they come. Weights wait: the file is written piece by piece, so a large
+ * model is in memory once more, and not three times. */
 #include "rd/onnx.h"
 #include "events_impl.h"
 #include "rd/file.h"

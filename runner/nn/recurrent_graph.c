@@ -43,7 +43,7 @@ rd_code rd_encoder_graph(rd_onnx *g, const rd_params *ps, const rd_encoder *e, c
 
 /* ---- a step of the decoder ---- */
 
-/* Returns the vector (A, 1) that scores of additive attention are products with: v, or g v / |v|. */
+/* Returns the vector (A, 1) that additive attention multiplies with: v, or g v / |v|. */
 static int attention_vector(rd_onnx *g, const rd_params *ps, const rd_decoder *d)
 {
     const float *values = rd_params_values(ps), *v = values + d->v->offset;

@@ -120,8 +120,8 @@ static int tf_graph_heads(const tf_graph *t, int x, bool keys)
     return rd_onnx_transpose(t->g, rd_onnx_reshape(t->g, x, 4, shape), 4, keys ? turned : plain);
 }
 
-/* Returns the attention of queries (batch, n, d) to keys and values (batch, m, 2 d). mask (batch, 1,
- * 1, m); -1: all keys. */
+/* Returns the attention of queries (batch, n, d) to keys and values (batch, m, 2 d). mask (batch,
+ * 1, 1, m); -1: all keys. */
 static int tf_graph_attend(const tf_graph *t, int q, int kv, int mask)
 {
     static const int64_t back[] = {0, 2, 1, 3};

@@ -138,8 +138,8 @@ typedef struct parallel_text {
     rd_text_files files[2]; /* of the split */
     char file_name[2][RD_FILES_NAME];
     rd_text_kit kit;
-    rd_store_bytes *given; /* owned; rank 0: given vocabularies to keep; NULL: none */
-    bool own_vocab;        /* the vocabularies are not given: the kit has been made of a text */
+    struct rd_store_bytes *given; /* owned; rank 0: given vocabularies to keep; NULL: none */
+    bool own_vocab; /* the vocabularies are not given: the kit has been made of a text */
     rd_side side[2];
     bool no_target, keep_all, drop_blank;
     rd_lines_opts lines;
