@@ -55,16 +55,16 @@ typedef struct rd_cli {
     bool dry_run;      /* print the launcher's line, and start nothing */
     const char **pass; /* owned list of borrowed words: argv[1 ..] without the launcher's flags */
     int n_pass;
-    bool json;                         /* plan, doctor: print one JSON object */
-    bool check;                        /* print what a training would be, and stop */
-    int64_t check_steps;               /* with check: number of steps to time; 0: none */
-    const char *new_config;            /* the model of a config to begin with */
-    const char *list;                  /* what to list: "models"; NULL: nothing */
-    const char *completion;            /* the shell whose completion to print; NULL: none */
-    const char *format;                /* of the modes runs, diff, show and export */
-    const char *sort, *where;          /* of mode runs */
-    bool watch;                        /* of mode runs */
-    const char **sweep; /* owned list of the borrowed values of --sweep, in the order given */
+    bool json;                /* plan, doctor: print one JSON object */
+    bool check;               /* print what a training would be, and stop */
+    int64_t check_steps;      /* with check: number of steps to time; 0: none */
+    const char *new_config;   /* the model of a config to begin with */
+    const char *list;         /* what to list: "models"; NULL: nothing */
+    const char *completion;   /* the shell whose completion to print; NULL: none */
+    const char *format;       /* of the modes runs, diff, show and export */
+    const char *sort, *where; /* of mode runs */
+    bool watch;               /* of mode runs */
+    const char **sweep;       /* owned list of the borrowed values of --sweep, in the order given */
     int n_sweep;
     int64_t sweep_jobs, sweep_ranks; /* 0: not given */
     const char *sweep_halving, *sweep_slurm;

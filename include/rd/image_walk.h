@@ -26,6 +26,8 @@ typedef struct rd_names {
     int64_t n, cap;
 } rd_names;
 void rd_names_release(rd_names *x); /* a struct of zeros is fine */
+/* Appends a copy of the name. */
+rd_code rd_names_add(rd_names *x, const char *name, rd_status *st);
 
 /* Receives what is found. Paths are those below the root, borrowed for the call. */
 typedef struct rd_image_walk {

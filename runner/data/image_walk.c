@@ -45,7 +45,7 @@ static int names_by_bytes(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static rd_code names_add(rd_names *x, const char *name, rd_status *st)
+rd_code rd_names_add(rd_names *x, const char *name, rd_status *st)
 {
     if (x->n == x->cap) {
         const int64_t cap = x->cap * 2 + 64;
@@ -118,8 +118,8 @@ rd_code rd_image_list(const char *root, const char *sub, const rd_image_walk *w,
                 break;
             }
         }
-        if (folder) RD_TRY(names_add(folders, e->name, st));
-        if (file) RD_TRY(names_add(files, e->name, st));
+        if (folder) RD_TRY(rd_names_add(folders, e->name, st));
+        if (file) RD_TRY(rd_names_add(files, e->name, st));
     }
     names_sort(folders);
     names_sort(files);

@@ -246,6 +246,40 @@ done:
     return st->code;
 }
 
+/* Adds the kept names as those of the data. */
+static rd_code images_take_list(rd_images *m, const json_t *names, rd_status *st)
+{
+    m->head.n_classes = 0;
+    for (size_t k = (size_t)m->label_offset; k < json_array_size(names); k++)
+        RD_TRY(rd_images_add_class(m, json_string_value(json_array_get(names, k)), st));
+done:
+    return st->code;
+}
+
+/* Takes the names of the classes from data.json, if the data has none and their number is right. */
+static rd_code images_take_names(rd_images *m, rd_status *st)
+{
+    const json_t *names = json_object_get(m->kept, "classes");
+    const int64_t n = (int64_t)json_array_size(names) - m->label_offset;
+    if (n < 1 || m->head.classes > 0 || n != m->head.n_classes) return RD_OK;
+    return images_take_list(m, names, st);
+}
+
+/* Takes all from data.json: there are no images. */
+static rd_code images_take_all(rd_images *m, rd_status *st)
+{
+    const json_t *names = json_object_get(m->kept, "classes");
+    m->head = (rd_images_head){0};
+    m->render.h = json_integer_value(json_object_get(m->kept, "height"));
+    m->render.w = json_integer_value(json_object_get(m->kept, "width"));
+    m->render.c = json_integer_value(json_object_get(m->kept, "channels"));
+    if ((int64_t)json_array_size(names) > m->label_offset) RD_TRY(images_take_list(m, names, st));
+    m->head.n_named = m->head.n_classes;
+    m->head.n_classes = json_integer_value(json_object_get(m->kept, "n_classes")) - m->label_offset;
+done:
+    return st->code;
+}
+
 static rd_code images_load(rd_images *m, bool shared, rd_status *st)
 {
     for (int k = 0; k < RD_IMAGE_BLOCKS; k++) {

@@ -80,8 +80,7 @@ static rd_code given_read(const rd_text_given_args *a, rd_store_bytes *b, rd_sta
         rd_store_model(r->subword, r->subword_model, &b->part[RD_STORE_MODEL], st) != RD_OK)
         rd_status_prefix(st, "subword_model");
     RD_TRY(st->code);
-    if (r->glossaries &&
-        rd_store_file(r->glossaries, &b->part[RD_STORE_GLOSSARIES], st) != RD_OK)
+    if (r->glossaries && rd_store_file(r->glossaries, &b->part[RD_STORE_GLOSSARIES], st) != RD_OK)
         rd_status_prefix(st, "bpe_glossaries");
 done:
     return st->code;
@@ -159,7 +158,8 @@ static bool given_same(const rd_store_bytes *b, const char *logdir, const json_t
     rd_store_bytes was = {.given = false};
     rd_status own = {0};
     bool same = rd_store_load(logdir, o, &was, &own) == RD_OK &&
-                strcmp(was.scheme, b->scheme) == 0 && was.replace == b->replace && was.limited == b->limited;
+                strcmp(was.scheme, b->scheme) == 0 && was.replace == b->replace &&
+                was.limited == b->limited;
     for (int i = 0; same && i < RD_STORE_PIECES; i++)
         same = was.part[i].n == b->part[i].n &&
                memcmp(rd_strbuf_str(&was.part[i]), rd_strbuf_str(&b->part[i]), was.part[i].n) == 0;
@@ -176,9 +176,10 @@ rd_code rd_text_given_keep(const rd_store_bytes *bytes, const char *logdir, rd_s
     if (read && o && (!rd_store_given(o) || given_same(bytes, logdir, o))) goto done;
     RD_TRY(rd_store_begin(logdir, st));
     RD_TRY(rd_store_write(logdir, bytes,
-                          json_pack("{s:b, s:s, s:b, s:b, s:b}", "given", 1, "subword", bytes->scheme,
-                                    "shared_vocab", (int)bytes->shared, "replace_utf8",
-                                    (int)bytes->replace, "limited", (int)bytes->limited),
+                          json_pack("{s:b, s:s, s:b, s:b, s:b}", "given", 1, "subword",
+                                    bytes->scheme, "shared_vocab", (int)bytes->shared,
+                                    "replace_utf8", (int)bytes->replace, "limited",
+                                    (int)bytes->limited),
                           false, st));
 done:
     json_decref(o);

@@ -208,8 +208,8 @@ struct rd_store_bytes; /* text_store.h */
 
 typedef struct rd_text_given_args {
     rd_comm *comm;
-    rd_log *log;               /* of rank 0; NULL: none */
-    const char *logdir;        /* its folder "text" may have copies; NULL: none */
+    rd_log *log;          /* of rank 0; NULL: none */
+    const char *logdir;   /* its folder "text" may have copies; NULL: none */
     const char *vocab[2]; /* the files */
     /* Of them: subword ("none": single blanks separate the words), subword_model (NULL: the scheme
      * has none), glossaries, and threshold: a side may then use the words of its vocabulary

@@ -302,7 +302,8 @@ static rd_code count_words(const rd_text_kit_args *a, rd_store_bytes *b, rd_stat
     }
     if (!a->rules.shared_vocab) goto done;
     RD_TRY(write_counted(a, c, both, &b->part[RD_STORE_SOURCE], st));
-    rd_strbuf_add(&b->part[RD_STORE_TARGET], b->part[RD_STORE_SOURCE].s, b->part[RD_STORE_SOURCE].n);
+    rd_strbuf_add(&b->part[RD_STORE_TARGET], b->part[RD_STORE_SOURCE].s,
+                  b->part[RD_STORE_SOURCE].n);
     if (b->part[RD_STORE_TARGET].failed) (void)rd_store_no_memory(st);
 done:
     rd_word_counts_free(c);
@@ -427,7 +428,8 @@ static rd_code kit_check(const rd_text_kit_args *a, const json_t *o, bool tied, 
 }
 
 /* Compares the text with the one that the kit was made of. *make: it must be made anew. */
-static rd_code kit_compare(const rd_text_kit_args *a, const rd_store_bytes *b, bool *make, rd_status *st)
+static rd_code kit_compare(const rd_text_kit_args *a, const rd_store_bytes *b, bool *make,
+                           rd_status *st)
 {
     kit_scan scan;
     *make = false;

@@ -118,7 +118,8 @@ rd_code rd_store_load(const char *dir, const json_t *o, rd_store_bytes *b, rd_st
         size_t n = 0;
         const char *file = part_name(rules, i),
                    *was = json_string_value(json_object_get(files, file));
-        if (!was && i != RD_STORE_SOURCE && i != RD_STORE_TARGET) continue; /* the scheme has none */
+        if (!was && i != RD_STORE_SOURCE && i != RD_STORE_TARGET)
+            continue; /* the scheme has none */
         rd_store_path(dir, file, path);
         RD_TRY(rd_file_read(path, RD_EDATA, &p, &n, st));
         rd_strbuf_add(&b->part[i], p, n);
@@ -139,7 +140,7 @@ done:
 }
 
 static rd_code store_put(const char *dir, const char *file, const rd_strbuf *b, json_t *hashes,
-                          rd_status *st)
+                         rd_status *st)
 {
     char path[RD_STORE_PATH], hex[20];
     rd_store_path(dir, file, path);
@@ -151,9 +152,14 @@ static rd_code store_put(const char *dir, const char *file, const rd_strbuf *b, 
 rd_code rd_store_begin(const char *dir, rd_status *st)
 {
     /* First text.json, which would no longer tell the truth. */
-    const char *const old[] = {"text.json",           part_file[RD_STORE_MODEL],  part_file[RD_STORE_SOURCE],
-                               part_file[RD_STORE_TARGET],     part_file[RD_STORE_PIECES], part_file[RD_STORE_PIECES + 1],
-                               part_file[RD_STORE_GLOSSARIES], shared_file};
+    const char *const old[] = {"text.json",
+                               part_file[RD_STORE_MODEL],
+                               part_file[RD_STORE_SOURCE],
+                               part_file[RD_STORE_TARGET],
+                               part_file[RD_STORE_PIECES],
+                               part_file[RD_STORE_PIECES + 1],
+                               part_file[RD_STORE_GLOSSARIES],
+                               shared_file};
     char path[RD_STORE_PATH];
     rd_store_path(dir, "", path);
     RD_TRY(rd_mkdirs(path, st));
@@ -167,7 +173,7 @@ done:
 }
 
 rd_code rd_store_write(const char *dir, const rd_store_bytes *b, json_t *rules_stolen,
-                           bool inherited, rd_status *st)
+                       bool inherited, rd_status *st)
 {
     char path[RD_STORE_PATH], hex[2][20], *text = NULL;
     json_t *hashes = json_object();
