@@ -42,7 +42,8 @@ typedef struct rd_class_metric_def {
      * come by name. */
     bool decides;
 
-    /* TensorBoard tag of the first figure of a whole epoch; NULL: none. Needs in_training. */
+    /* TensorBoard tag, below per_epoch/, of the first figure of a whole epoch; NULL: none. Needs
+     * in_training. */
     const char *epoch_tag;
 
     /* Column of the first figure in bench mode (bench_accuracy); NULL: none. Needs in_training. */

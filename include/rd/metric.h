@@ -43,6 +43,10 @@ typedef struct rd_metric_def {
      * the best. */
     int (*figures)(const int64_t counts[RD_METRIC_COUNTS], rd_figure out[RD_METRIC_FIGURES]);
 
+    /* Name of a figure that is another form of the first one: TensorBoard does not get it. NULL:
+     * none. */
+    const char *repeats;
+
     /* Writes one line for people, with the signature of the metric. */
     void (*line)(const int64_t counts[RD_METRIC_COUNTS], char *out, size_t n);
 } rd_metric_def;

@@ -33,11 +33,25 @@ rd_code rd_events_text(rd_events *e, int64_t step, const char *tag, const char *
  * 4 (RGBA), 8 bits each. At most 4096 x 4096. */
 rd_code rd_events_image(rd_events *e, int64_t step, const char *tag, int w, int h, int channels,
                         const uint8_t *pixels, rd_status *st);
+/* A result in the table of the hparams plugin: a scalar of this folder, or of one in it. */
+typedef struct rd_event_metric {
+    const char *group; /* "eval"; "": this folder */
+    const char *tag;
+} rd_event_metric;
 /* Writes the start of a session for the hparams plugin. flat: a flat JSON object of numbers,
- * strings and bools; other values are written as text. metric_tags: the tags of the results, ended
- * by NULL. */
-rd_code rd_events_hparams(rd_events *e, const json_t *flat, const char *const *metric_tags,
-                          rd_status *st);
+ * strings and bools; other values are written as text. columns: the keys that the table shows,
+ * ended by NULL; NULL: all. The first n_first of them stand at its left. metrics: the results,
+ * ended by a tag NULL; NULL: none. */
+rd_code rd_events_hparams(rd_events *e, const json_t *flat, const char *const *columns, int n_first,
+                          const rd_event_metric *metrics, rd_status *st);
+/* A chart of the custom scalars plugin. */
+typedef struct rd_event_chart {
+    const char *category, *title; /* charts of a category follow each other */
+    const char *tags[3];          /* regular expressions from the beginning of a tag; NULL: none */
+} rd_event_chart;
+/* Writes which charts the custom scalars plugin shows, in their order. charts: ended by a title
+ * NULL. */
+rd_code rd_events_layout(rd_events *e, const rd_event_chart *charts, rd_status *st);
 /* Writes the end of the session. status: 1 success, 2 failure. */
 rd_code rd_events_end(rd_events *e, int status, rd_status *st);
 /* Receives one value of an event file. tag and kind are borrowed for the call. kind "scalar":
@@ -50,6 +64,21 @@ typedef void rd_event_fn(void *ctx, int64_t step, double wall, const char *tag, 
  * For tests and `run_dist --events FILE`. */
 rd_code rd_events_read(const char *path, rd_event_fn *fn, void *ctx, rd_status *st);
 rd_code rd_events_read_mem(const void *p, size_t n, rd_event_fn *fn, void *ctx, rd_status *st);
+/* A text or an image of an event file. Borrowed for the call. */
+typedef struct rd_event_blob {
+    int64_t step;
+    const char *tag;
+    bool image; /* bytes: of a PNG; else of a text */
+    const unsigned char *bytes;
+    size_t n;
+} rd_event_blob;
+typedef void rd_event_blob_fn(void *ctx, const rd_event_blob *b);
+/* Calls fn for the texts and images of an event file whose tags begin with one of these (ended by
+ * NULL). Reads the file once, at most `most` bytes of it and 64 MB of a record, and keeps only one
+ * record in memory. The first bad record is the end. Returns the number of bytes that it passed; 0
+ * if the file cannot be read. For log folders that nobody vouches for. */
+int64_t rd_events_scan(const char *path, const char *const *tags, int64_t most,
+                       rd_event_blob_fn *fn, void *ctx);
 
 typedef struct rd_metrics rd_metrics;
 /* Opens metrics.jsonl for appending. On resume it first removes the lines of steps > start_step,

@@ -182,3 +182,32 @@ void rd_summary_plugin(rd_strbuf *out, const char *tag, const char *plugin,
     tensor_value(out, tag, plugin, content, &t);
     rd_strbuf_release(&t);
 }
+
+/* layout.proto: Layout {1 version, 2 Category {1 title, 2 Chart {1 title, 2 lines {1 tag}}}}. */
+void rd_summary_layout(rd_strbuf *out, const rd_event_chart *charts)
+{
+    rd_strbuf layout = {0}, category = {0}, chart = {0}, lines = {0}, t = {0};
+    rd_pb_uint(&layout, 1, 1);
+    for (const rd_event_chart *c = charts; c->title; c++) {
+        if (c == charts || strcmp(c->category, c[-1].category) != 0) {
+            rd_strbuf_reset(&category);
+            rd_pb_string(&category, 1, c->category);
+        }
+        rd_strbuf_reset(&chart);
+        rd_strbuf_reset(&lines);
+        for (int i = 0; i < 3 && c->tags[i]; i++) rd_pb_string(&lines, 1, c->tags[i]);
+        rd_pb_string(&chart, 1, c->title);
+        rd_pb_message(&chart, 2, &lines);
+        rd_pb_message(&category, 2, &chart);
+        if (!c[1].title || strcmp(c->category, c[1].category) != 0)
+            rd_pb_message(&layout, 2, &category);
+    }
+    tensor_head(&t, DT_STRING, 0, NULL);
+    rd_pb_message(&t, 8, &layout);
+    tensor_value(out, "custom_scalars__config__", "custom_scalars", NULL, &t);
+    rd_strbuf_release(&layout);
+    rd_strbuf_release(&category);
+    rd_strbuf_release(&chart);
+    rd_strbuf_release(&lines);
+    rd_strbuf_release(&t);
+}

@@ -46,6 +46,8 @@ void rd_summary_image(rd_strbuf *out, const char *tag, int w, int h, const rd_st
 /* Appends a value that carries only the content of its plugin (hparams). */
 void rd_summary_plugin(rd_strbuf *out, const char *tag, const char *plugin,
                        const rd_strbuf *content);
+/* Appends the layout of the custom scalars plugin. */
+void rd_summary_layout(rd_strbuf *out, const rd_event_chart *charts);
 /* Returns the masked form of a CRC32C. */
 uint32_t rd_event_mask(uint32_t crc32c);
 
@@ -53,8 +55,8 @@ uint32_t rd_event_mask(uint32_t crc32c);
 /* The functions below append the content of the hparams plugin: the start of a session, the
  * experiment, the end of a session. */
 void rd_hparams_start(rd_strbuf *content, const json_t *flat, double wall);
-void rd_hparams_experiment(rd_strbuf *content, const json_t *flat, const char *const *metric_tags,
-                           double wall);
+void rd_hparams_experiment(rd_strbuf *content, const json_t *flat, const char *const *columns,
+                           int n_first, const rd_event_metric *metrics, double wall);
 void rd_hparams_end(rd_strbuf *content, int status, double wall);
 
 /* ---- png.c ---- */

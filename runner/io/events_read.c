@@ -4,6 +4,7 @@
  * an error: its writer is still running, or was killed. */
 #include "events_impl.h"
 #include "rd/file.h"
+#include "rd/input.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,4 +212,121 @@ rd_code rd_events_read(const char *path, rd_event_fn *fn, void *ctx, rd_status *
 done:
     free(p);
     return st->code;
+}
+
+/* ---- one pass in little memory ---- */
+
+enum { SCAN_BLOCK = 1 << 20, SCAN_MOST = 64 << 20, SCAN_HEAD = 256 };
+
+/* A part of a file in memory: bytes at .. at + n - 1. */
+typedef struct scan {
+    rd_input *in;     /* owned */
+    unsigned char *p; /* owned; [cap] */
+    size_t n, cap;
+    int64_t at;
+} scan;
+
+/* Makes the part hold `want` bytes from `from` on. False: the file ends before, or cannot be
+ * read. */
+static bool scan_hold(scan *s, int64_t from, size_t want)
+{
+    if (from >= s->at && from + (int64_t)want <= s->at + (int64_t)s->n) return true;
+    if (from > s->at && from < s->at + (int64_t)s->n) {
+        const size_t skip = (size_t)(from - s->at);
+        memmove(s->p, s->p + skip, s->n - skip);
+        s->n -= skip;
+    } else if (from != s->at) {
+        s->n = 0;
+    }
+    s->at = from;
+    if (want > s->cap) {
+        unsigned char *more = realloc(s->p, want);
+        if (!more) return false;
+        s->p = more;
+        s->cap = want;
+    }
+    while (s->n < want) {
+        const ssize_t got = rd_input_pread(s->in, s->p + s->n, s->cap - s->n, from + (int64_t)s->n);
+        if (got <= 0) return false;
+        s->n += (size_t)got;
+    }
+    return true;
+}
+
+/* Finds the last string of a tensor: of an image its PNG. */
+static bool scan_string(const rd_pb *at, rd_event_blob *out)
+{
+    rd_pb t = rd_pb_over(at->bytes, at->value);
+    while (rd_pb_next(&t))
+        if (t.field == 8 && t.wire == 2) {
+            out->bytes = t.bytes;
+            out->n = (size_t)t.value;
+        }
+    return !t.bad;
+}
+
+static void scan_value(const rd_pb *at, int64_t step, const char *const *tags, rd_event_blob_fn *fn,
+                       void *ctx)
+{
+    rd_pb c = rd_pb_over(at->bytes, at->value);
+    value v = {.kind = NULL};
+    rd_event_blob blob = {.step = step, .tag = v.tag};
+    bool wanted = false;
+    while (rd_pb_next(&c)) {
+        if (c.field == 1 && c.wire == 2) events_read_copy_text(v.tag, sizeof v.tag, &c);
+        if (c.field == 8 && c.wire == 2 && !scan_string(&c, &blob)) return;
+        if (c.field == 9 && c.wire == 2 && !read_metadata(&c, &v)) return;
+    }
+    for (int i = 0; tags[i]; i++) wanted |= !strncmp(v.tag, tags[i], strlen(tags[i]));
+    blob.image = !strcmp(v.plugin, "images");
+    if (!c.bad && wanted && blob.bytes && (blob.image || !strcmp(v.plugin, "text"))) fn(ctx, &blob);
+}
+
+static void scan_event(const unsigned char *p, size_t n, const char *const *tags,
+                       rd_event_blob_fn *fn, void *ctx)
+{
+    rd_pb e = rd_pb_over(p, n), summary = {0};
+    int64_t step = 0;
+    while (rd_pb_next(&e)) {
+        if (e.field == 2 && e.wire == 0) step = (int64_t)e.value;
+        if (e.field == 5 && e.wire == 2) summary = rd_pb_over(e.bytes, e.value);
+    }
+    if (e.bad || step < 0) return;
+    while (summary.p && rd_pb_next(&summary))
+        if (summary.field == 1 && summary.wire == 2) scan_value(&summary, step, tags, fn, ctx);
+}
+
+/* Does a tag stand at the beginning of a record? The program writes one value in each. */
+static bool scan_names(const unsigned char *p, size_t n, const char *const *tags)
+{
+    for (int i = 0; tags[i]; i++)
+        if (memmem(p, n < SCAN_HEAD ? n : SCAN_HEAD, tags[i], strlen(tags[i]))) return true;
+    return false;
+}
+
+int64_t rd_events_scan(const char *path, const char *const *tags, int64_t most,
+                       rd_event_blob_fn *fn, void *ctx)
+{
+    const char *kind;
+    scan s = {.in = rd_input_open(path, RD_MAYBE, &kind), .cap = SCAN_BLOCK};
+    int64_t at = 0;
+    s.p = s.in ? malloc(s.cap) : NULL;
+    while (s.p && at < most && scan_hold(&s, at, 12)) {
+        uint64_t len;
+        const unsigned char *head = s.p + (at - s.at);
+        memcpy(&len, head, 8);
+        if (u32_at(head + 8) != rd_event_mask(rd_crc32c(0, head, 8)) || len > INT64_MAX / 2) break;
+        const size_t begin = len < SCAN_HEAD ? (size_t)len : SCAN_HEAD;
+        if (len <= SCAN_MOST && scan_hold(&s, at + 12, begin) &&
+            scan_names(s.p + (at + 12 - s.at), begin, tags)) {
+            if (!scan_hold(&s, at + 12, (size_t)len + 4)) break;
+            const unsigned char *p = s.p + (at + 12 - s.at);
+            if (u32_at(p + len) != rd_event_mask(rd_crc32c(0, p, (size_t)len))) break;
+            scan_event(p, (size_t)len, tags, fn, ctx);
+        }
+        at += 16 + (int64_t)len;
+    }
+    free(s.p);
+    rd_input_close(s.in);
+    return at;
 }

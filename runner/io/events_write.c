@@ -173,12 +173,19 @@ rd_code rd_events_image(rd_events *e, int64_t step, const char *tag, int w, int 
     return events_write_summary(e, step, &s, st);
 }
 
-rd_code rd_events_hparams(rd_events *e, const json_t *flat, const char *const *metric_tags,
-                          rd_status *st)
+rd_code rd_events_layout(rd_events *e, const rd_event_chart *charts, rd_status *st)
+{
+    rd_strbuf s = {0};
+    rd_summary_layout(&s, charts);
+    return events_write_summary(e, 0, &s, st);
+}
+
+rd_code rd_events_hparams(rd_events *e, const json_t *flat, const char *const *columns, int n_first,
+                          const rd_event_metric *metrics, rd_status *st)
 {
     rd_strbuf s = {0}, content = {0};
     const double wall = rd_wall_s();
-    rd_hparams_experiment(&content, flat, metric_tags, wall);
+    rd_hparams_experiment(&content, flat, columns, n_first, metrics, wall);
     rd_summary_plugin(&s, "_hparams_/experiment", "hparams", &content);
     if (events_write_summary(e, 0, &s, st) == RD_OK) {
         rd_strbuf_reset(&content);

@@ -49,24 +49,37 @@ void rd_hparams_start(rd_strbuf *content, const json_t *flat, double wall)
     rd_strbuf_release(&value);
 }
 
-void rd_hparams_experiment(rd_strbuf *content, const json_t *flat, const char *const *metric_tags,
-                           double wall)
+/* Writes HParamInfo {1 name, 4 type, 7 differs}. The viewer shows five columns at first: those that
+ * differ, by name. */
+static void hparams_column(rd_strbuf *experiment, const char *key, const json_t *v, bool first)
+{
+    rd_strbuf info = {0};
+    if (!v) return;
+    rd_pb_string(&info, 1, key);
+    rd_pb_uint(&info, 4, (uint64_t)hparams_type_of(v));
+    if (first) rd_pb_uint(&info, 7, 1);
+    rd_pb_message(experiment, 4, &info);
+    rd_strbuf_release(&info);
+}
+
+void rd_hparams_experiment(rd_strbuf *content, const json_t *flat, const char *const *columns,
+                           int n_first, const rd_event_metric *metrics, double wall)
 {
     rd_strbuf experiment = {0}, info = {0}, name = {0};
     const char *key;
     json_t *v;
     rd_pb_double(&experiment, 3, wall);
+    for (int i = 0; columns && columns[i]; i++)
+        hparams_column(&experiment, columns[i], json_object_get(flat, columns[i]), i < n_first);
     json_object_foreach((json_t *)(uintptr_t)flat, key, v)
     {
-        rd_strbuf_reset(&info);
-        rd_pb_string(&info, 1, key);
-        rd_pb_uint(&info, 4, (uint64_t)hparams_type_of(v));
-        rd_pb_message(&experiment, 4, &info);
+        if (!columns) hparams_column(&experiment, key, v, false);
     }
-    for (int i = 0; metric_tags && metric_tags[i]; i++) {
+    for (int i = 0; metrics && metrics[i].tag; i++) {
         rd_strbuf_reset(&info);
         rd_strbuf_reset(&name);
-        rd_pb_string(&name, 2, metric_tags[i]);
+        if (metrics[i].group[0]) rd_pb_string(&name, 1, metrics[i].group);
+        rd_pb_string(&name, 2, metrics[i].tag);
         rd_pb_message(&info, 1, &name);
         rd_pb_message(&experiment, 5, &info);
     }

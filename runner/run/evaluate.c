@@ -535,9 +535,19 @@ static json_t *as_json(const rd_run *r, const eval_result *v)
     return o;
 }
 
-static void write_figures(rd_events *e, int64_t step, const rd_figure *f, int n, rd_status *st)
+/* Writes each figure once: one that is another form of a figure is left out. */
+static void write_figures(const rd_run *r, rd_events *e, const rd_figure *f, int n, rd_status *st)
 {
-    for (int i = 0; i < n; i++) (void)rd_events_scalar(e, step, f[i].name, f[i].value, st);
+    const rd_metric_def *const metric[] = {r->metric, r->second_metric};
+    for (int i = 0; i < n; i++) {
+        char tag[64];
+        bool repeats = false;
+        for (int k = 0; k < 2; k++)
+            repeats |= metric[k] && metric[k]->repeats && !strcmp(metric[k]->repeats, f[i].name);
+        if (repeats) continue;
+        (void)snprintf(tag, sizeof tag, "metrics/%.50s", f[i].name);
+        (void)rd_events_scalar(e, r->progress.step, tag, f[i].value, st);
+    }
 }
 
 static void write_events(const rd_run *r, eval_records *e, const eval_result *v, rd_status *st)
@@ -546,15 +556,15 @@ static void write_events(const rd_run *r, eval_records *e, const eval_result *v,
     (void)rd_events_scalar(e->events, step, "loss", v->loss, st);
     if (v->classes) {
         rd_figure f[CLASS_FIGURES];
-        write_figures(e->events, step, f, class_figures(&v->by_class, f), st);
+        write_figures(r, e->events, f, class_figures(&v->by_class, f), st);
         gallery_write(e->events, step, "mistakes", &v->mistakes, r->eval_data, st);
         class_draw(&v->by_class, r->eval_data, e->events, step, st);
     } else {
-        (void)rd_events_scalar(e->events, step, "accuracy", v->accuracy, st);
-        (void)rd_events_scalar(e->events, step, "loss_per_token", v->nll_per_token, st);
-        (void)rd_events_scalar(e->events, step, "perplexity", v->perplexity, st);
+        (void)rd_events_scalar(e->events, step, "metrics/accuracy", v->accuracy, st);
+        (void)rd_events_scalar(e->events, step, "metrics/loss_per_token", v->nll_per_token, st);
+        (void)rd_events_scalar(e->events, step, "metrics/perplexity", v->perplexity, st);
     }
-    write_figures(e->events, step, v->figure, v->n_figures, st);
+    write_figures(r, e->events, v->figure, v->n_figures, st);
     (void)rd_events_flush(e->events, st);
 }
 

@@ -1,8 +1,9 @@
-/* pictures.c -- samples of an image model as pictures for TensorBoard: several side by side, with a
- * table that names them.
+/* pictures.c -- samples of an image model as pictures for TensorBoard: several side by side, each
+ * with its label, the predicted class and its probability, and a table that names them.
  *
  * A batch holds pixels as the model takes them. The dataset's mean and deviation turn them back. */
 #include "pictures.h"
+#include "rd/tiles.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -145,38 +146,20 @@ done:
 
 /* ---- drawing ---- */
 
-typedef struct canvas {
-    int64_t w, h, c;
-    uint8_t *at; /* owned */
-} canvas;
-
-static bool canvas_new(canvas *k, int64_t w, int64_t h, int64_t c)
-{
-    *k = (canvas){w, h, c, malloc((size_t)(w * h * c))};
-    if (k->at) memset(k->at, 255, (size_t)(w * h * c));
-    return k->at != NULL;
-}
-
-/* Fills a rectangle with one colour. */
-static void pictures_fill(canvas *k, int64_t x, int64_t y, int64_t w, int64_t h,
-                          const uint8_t *colour)
-{
-    for (int64_t j = y; j < y + h && j < k->h; j++)
-        for (int64_t i = x; i < x + w && i < k->w; i++)
-            memcpy(k->at + (j * k->w + i) * k->c, colour, (size_t)k->c);
-}
-
+/* Appends the table of the samples: their names have no room in the picture. */
 static void write_table(rd_events *e, int64_t step, const char *tag, const gallery *g,
-                        const rd_dataset *d, rd_status *st)
+                        int64_t columns, const rd_dataset *d, rd_status *st)
 {
     const rd_dataset_def *def = rd_dataset_def_of(d);
     char name[64];
     rd_strbuf md = {0};
     (void)snprintf(name, sizeof name, "%.40s/names", tag); /* a tag belongs to one kind of record */
-    rd_strbuf_puts(&md, "| | sample | label | prediction | probability |\n|---|---|---|---|---|\n");
+    rd_strbuf_puts(&md, "| place | sample | label | prediction | probability |\n"
+                        "|---|---|---|---|---|\n");
     for (int i = 0; i < g->n; i++) {
         const int32_t id = (int32_t)g->p[i].id;
-        rd_strbuf_printf(&md, "| %d | ", i + 1);
+        rd_strbuf_printf(&md, "| row %" PRId64 ", column %" PRId64 " | ", i / columns + 1,
+                         i % columns + 1);
         if (def->text && g->p[i].id <= INT32_MAX)
             rd_dataset_text_cell(d, 0, &id, 1, &md);
         else
@@ -191,29 +174,56 @@ static void write_table(rd_events *e, int64_t step, const char *tag, const galle
     rd_strbuf_release(&md);
 }
 
+/* Draws a sample, enlarged `zoom` times, at x, y. */
+static void draw_sample(rd_picture *k, int64_t x, int64_t y, const gallery *g, int i, int64_t zoom)
+{
+    const uint8_t *from = g->pixels + (size_t)i * picture_bytes(g);
+    for (int64_t v = 0; v < g->h; v++)
+        for (int64_t u = 0; u < g->w; u++) {
+            const uint8_t *at = from + (v * g->w + u) * g->c;
+            const rd_colour c = {at[0], at[g->c > 1 ? 1 : 0], at[g->c > 1 ? 2 : 0]};
+            rd_picture_fill(k, x + u * zoom, y + v * zoom, zoom, zoom, c);
+        }
+}
+
+/* Writes the label, and below it probability and predicted class: green if they agree, else red. */
+static void draw_caption(rd_picture *k, int64_t x, int64_t y, int64_t w, const picture *p,
+                         const rd_dataset *d)
+{
+    static const rd_colour black = {20, 20, 20}, right = {10, 120, 50}, wrong = {190, 20, 20};
+    rd_strbuf label = {0}, predicted = {0};
+    rd_dataset_class_text(d, p->label, &label);
+    if (p->probability >= 0.0f && p->probability <= 1.0f)
+        rd_strbuf_printf(&predicted, "%.0f%% ", 100.0 * (double)p->probability);
+    rd_dataset_class_text(d, p->predicted, &predicted);
+    rd_tile_caption(k, x, y, w, 0, black, rd_strbuf_str(&label));
+    rd_tile_caption(k, x, y, w, 1, p->label == p->predicted ? right : wrong,
+                    rd_strbuf_str(&predicted));
+    rd_strbuf_release(&label);
+    rd_strbuf_release(&predicted);
+}
+
 void gallery_write(rd_events *e, int64_t step, const char *tag, const gallery *g,
                    const rd_dataset *d, rd_status *st)
 {
-    enum {
-        GAP = 2,
-        SEEN = 64 /* small images are enlarged to about this many pixels */,
-        LARGEST = 4096
-    };
-    canvas k;
+    /* Small images are enlarged, and a tile has room for the names of most classes. */
+    enum { SEEN = 112, NARROWEST = 96, LARGEST = 4096 };
+    rd_picture k;
+    rd_status own = {0};
     if (!e || g->n == 0) return;
     const int64_t cols = (int64_t)ceil(sqrt((double)g->n)), rows = (g->n + cols - 1) / cols;
-    const int64_t zoom = g->w < SEEN ? SEEN / g->w : 1, w = g->w * zoom + GAP,
-                  h = g->h * zoom + GAP;
-    if (cols * w > LARGEST || rows * h > LARGEST || !canvas_new(&k, cols * w, rows * h, g->c))
+    const int64_t zoom = g->w < SEEN ? (SEEN + g->w / 2) / g->w : 1;
+    const int64_t w = g->w * zoom > NARROWEST ? g->w * zoom : NARROWEST,
+                  h = g->h * zoom + RD_TILE_CAPTION * rd_tile_scale(w);
+    if (cols * (w + RD_TILE_GAP) > LARGEST || rows * (h + RD_TILE_GAP) > LARGEST ||
+        rd_picture_new(cols * (w + RD_TILE_GAP), rows * (h + RD_TILE_GAP), &k, &own) != RD_OK)
         return;
     for (int i = 0; i < g->n; i++) {
-        const uint8_t *from = g->pixels + (size_t)i * picture_bytes(g);
-        for (int64_t y = 0; y < g->h; y++)
-            for (int64_t x = 0; x < g->w; x++)
-                pictures_fill(&k, i % cols * w + x * zoom, i / cols * h + y * zoom, zoom, zoom,
-                              from + (y * g->w + x) * g->c);
+        const int64_t x = i % cols * (w + RD_TILE_GAP), y = i / cols * (h + RD_TILE_GAP);
+        draw_sample(&k, x + (w - g->w * zoom) / 2, y, g, i, zoom);
+        draw_caption(&k, x, y + g->h * zoom, w, &g->p[i], d);
     }
-    (void)rd_events_image(e, step, tag, (int)k.w, (int)k.h, (int)k.c, k.at, st);
-    free(k.at);
-    write_table(e, step, tag, g, d, st);
+    (void)rd_events_image(e, step, tag, (int)k.w, (int)k.h, 3, k.rgb, st);
+    rd_picture_release(&k);
+    write_table(e, step, tag, g, cols, d, st);
 }

@@ -1,6 +1,6 @@
 /* recorder.c -- the records of rank 0 during a training: TensorBoard events, metrics.jsonl,
- * config.json. Tags have the names of OpenSeq2Seq where it had one. A record that cannot be written
- * (a full disk) is reported once and does not end the training. */
+ * config.json. logs/METRICS.md lists the tags. A record that cannot be written (a full disk) is
+ * reported once and does not end the training. */
 #include "recorder.h"
 #include "rd/file.h"
 
@@ -61,34 +61,108 @@ static void write_config(recorder *c, rd_status *st)
     free(text);
 }
 
-/* "eval_accuracy" */
-static const char *evaluation_tag(const rd_figure *f, char out[64])
-{
-    (void)snprintf(out, 64, "eval_%s", f->name);
-    return out;
-}
+enum { MOST_COLUMNS = 48, TAG = 64 };
 
-enum { OWN_TAGS = 2 };
-
-/* Adds the tags of the figures that evaluations of the run write. train mode has no metric, but a
- * later evaluation may write its figures. f keeps their names. */
-static void figure_tags(const rd_run *r, rd_figure f[RD_METRIC_FIGURES], const char **tags)
+/* The results in the table of hparams: what evaluations of the run write, then the loss. train mode
+ * has no metric, but a later evaluation may write its figures. tag keeps their names. */
+static void result_tags(const rd_run *r, char tag[RD_METRIC_FIGURES][TAG],
+                        rd_event_metric out[RD_METRIC_FIGURES + 3])
 {
     const int64_t none[RD_METRIC_COUNTS] = {0};
-    const rd_metric_def *m = rd_metric_find(r->config.metric);
-    if (!m || !r->model->decode || !run_flag(r, "eval_bleu", true)) return;
-    const int n = m->figures(none, f);
-    for (int i = 0; i < n; i++) tags[i] = f[i].name;
+    const rd_metric_def *m = run_is_image(r) ? NULL : rd_metric_find(r->config.metric);
+    rd_figure f[RD_METRIC_FIGURES] = {{.name = ""}};
+    rd_status own = {0};
+    int n = 0, k = 0;
+    if (m && r->model->decode && run_flag(r, "eval_bleu", true)) n = m->figures(none, f);
+    if (run_is_image(r)) n = class_deciding_name(r->spec.n_classes, f[0].name, &own);
+    for (int i = 0; i < n; i++) {
+        if (m && m->repeats && !strcmp(m->repeats, f[i].name)) continue;
+        (void)snprintf(tag[i], TAG, "metrics/%.50s", f[i].name);
+        out[k++] = (rd_event_metric){"eval", tag[i]};
+    }
+    out[k++] = (rd_event_metric){"eval", "loss"};
+    out[k++] = (rd_event_metric){"", "loss"};
+    out[k] = (rd_event_metric){"", NULL};
+}
+
+static bool is_path(const json_t *v)
+{
+    const char *s = json_string_value(v);
+    return s && strchr(s, '/');
+}
+
+static void add_column(const char **columns, int *n, const char *key)
+{
+    for (int i = 0; i < *n; i++)
+        if (!strcmp(columns[i], key)) return;
+    if (*n < MOST_COLUMNS) columns[(*n)++] = key;
+}
+
+/* The columns of the table of hparams: keys that --set gave, keys that most readers look for, then
+ * those of the file. Paths and defaults are left out; the text "config" has all. Names are borrowed
+ * from `effective`. Returns how many stand at the left: runs usually differ in what --set gave. */
+static int result_columns(const json_t *effective, const char *columns[MOST_COLUMNS + 1])
+{
+    static const char *const usual[] = {"model", "learning_rate", "optimizer", "batch_size",
+                                        "batch_size_per_gpu"};
+    const char *key;
+    json_t *row;
+    int n = 0;
+    json_object_foreach((json_t *)(uintptr_t)effective, key, row)
+    {
+        const char *source = json_string_value(json_object_get(row, "source"));
+        const json_t *v = json_object_get(row, "value");
+        if (source && !strncmp(source, "--", 2) && !is_path(v)) add_column(columns, &n, key);
+    }
+    const int given = n;
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+        if (json_object_get(effective, usual[i])) add_column(columns, &n, usual[i]);
+    const int first = given > 0 ? given : n;
+    json_object_foreach((json_t *)(uintptr_t)effective, key, row)
+    {
+        const char *source = json_string_value(json_object_get(row, "source"));
+        const json_t *v = json_object_get(row, "value");
+        if (source && strcmp(source, "default") != 0 && strcmp(source, "not set") != 0 &&
+            strcmp(source, "forced") != 0 && !is_path(v))
+            add_column(columns, &n, key);
+    }
+    add_column(columns, &n, "ranks");
+    columns[n] = NULL;
+    return first;
+}
+
+/* Writes what TensorBoard's tables and charts begin with. */
+static void write_overview(recorder *c, rd_status *st)
+{
+    static const rd_event_chart charts[] = {
+        {"Loss", "loss: mean of the training, and evaluations", {"loss$"}},
+        {"Quality", "scores and accuracy", {"metrics/(?!loss|perplexity)"}},
+        {"Quality", "perplexity", {"metrics/perplexity$"}},
+        {"Optimizer", "learning rate", {"optimizer/learning_rate$"}},
+        {"Optimizer",
+         "norm of the gradient",
+         {"optimizer/gradient_norm$", "optimizer/clipped_gradient_norm$"}},
+        {"Speed", "throughput", {"speed/(tokens|images|samples)_per_s$"}},
+        {"Speed", "share of the time that waits for input", {"speed/input_wait$"}},
+        {"Speed",
+         "exchange of gradients, seconds of a step",
+         {"ranks/exchange_s$", "ranks/exchange_exposed_s$"}},
+        {.title = NULL}};
+    char tag[RD_METRIC_FIGURES][TAG];
+    rd_event_metric metrics[RD_METRIC_FIGURES + 3];
+    const char *columns[MOST_COLUMNS + 1];
+    json_t *flat = flat_config(c->run), *effective = rd_config_effective(c->run->keys);
+    result_tags(c->run, tag, metrics);
+    const int first = result_columns(effective, columns);
+    (void)rd_events_hparams(c->events, flat, columns, first, metrics, st);
+    (void)rd_events_layout(c->events, charts, st);
+    json_decref(effective);
+    json_decref(flat);
 }
 
 rd_code recorder_new(rd_run *r, recorder **out, rd_status *st)
 {
-    rd_figure f[RD_METRIC_FIGURES] = {{.name = ""}};
-    char eval_tag[64] = "";
-    const char *tags[OWN_TAGS + RD_METRIC_FIGURES + 1] = {"loss",
-                                                          "Loss_Optimization/learning_rate"};
     char path[4200];
-    json_t *flat = NULL;
     recorder *c = calloc(1, sizeof *c);
     *out = NULL;
     if (!c) return rd_fail(st, RD_EENV, "out of memory");
@@ -101,15 +175,7 @@ rd_code recorder_new(rd_run *r, recorder **out, rd_status *st)
     }
     RD_TRY(rd_events_new(r->cli->logdir, r->progress.step, &c->events, st));
     write_config(c, st);
-    if (!run_is_image(r)) {
-        figure_tags(r, f, tags + OWN_TAGS);
-    } else if (class_deciding_name(r->spec.n_classes, f->name, st)) {
-        tags[OWN_TAGS] = f->name;
-        tags[OWN_TAGS + 1] = evaluation_tag(f, eval_tag);
-    }
-    flat = flat_config(r);
-    (void)rd_events_hparams(c->events, flat, tags, st);
-    json_decref(flat);
+    write_overview(c, st);
     (void)rd_events_flush(c->events, st);
     RD_TRY(st->code);
     *out = c;
@@ -231,30 +297,44 @@ static void write_metrics(recorder *c, const step_record *s)
     warn_once(c, &own);
 }
 
+enum { MOST_NORMS = 30 }; /* variables of a network whose norms are recorded by default */
+
+static bool records_norms(const recorder *c)
+{
+    int n = 0;
+    for (int i = 0; i < rd_params_n(c->run->params); i++)
+        n += !(rd_params_at(c->run->params, i)->flags & RD_PARAM_STATE);
+    return c->run->config.gradient_norms == RUN_NORMS_ON ||
+           (c->run->config.gradient_norms == RUN_NORMS_AUTO && n <= MOST_NORMS);
+}
+
+/* TensorBoard groups tags by what is in front of the first slash, so the figures of single
+ * variables are one group, and the last one. */
 static void write_variables(recorder *c, const step_record *s, bool histograms)
 {
     rd_params *ps = c->run->params;
     rd_status own = {0}, lost = {0};
     char tag[256];
+    const bool norms = s->param_norm && records_norms(c);
     /* A failure of the GPU sticks, and its next call reports it. */
     if (histograms && rd_params_sync_to_host(ps, RD_VALUES | RD_GRADS, &lost) != RD_OK) return;
     for (int i = 0; i < rd_params_n(ps); i++) {
         const rd_param *p = rd_params_at(ps, i);
-        if (s->param_norm && !(p->flags & RD_PARAM_STATE)) {
-            (void)snprintf(tag, sizeof tag, "Loss_Optimization/gradient_norm/%s_0", p->name);
+        if (norms && !(p->flags & RD_PARAM_STATE)) {
+            (void)snprintf(tag, sizeof tag, "variables/gradient_norm/%s", p->name);
             (void)rd_events_scalar(c->events, s->step, tag, s->param_norm[i], &own);
         }
         if (!histograms) continue;
         if (p->flags & RD_PARAM_STATE) {
-            (void)snprintf(tag, sizeof tag, "statistics/%s_0", p->name);
+            (void)snprintf(tag, sizeof tag, "variables/statistics/%s", p->name);
             (void)rd_events_histogram(c->events, s->step, tag, rd_params_values(ps) + p->offset,
                                       p->n, &own);
             continue;
         }
-        (void)snprintf(tag, sizeof tag, "Loss_Optimization/gradients/%s_0", p->name);
+        (void)snprintf(tag, sizeof tag, "variables/gradients/%s", p->name);
         (void)rd_events_histogram(c->events, s->step, tag, rd_params_grads(ps) + p->offset, p->n,
                                   &own);
-        (void)snprintf(tag, sizeof tag, "weights/%s_0", p->name);
+        (void)snprintf(tag, sizeof tag, "variables/weights/%s", p->name);
         (void)rd_events_histogram(c->events, s->step, tag, rd_params_values(ps) + p->offset, p->n,
                                   &own);
     }
@@ -264,33 +344,35 @@ static void write_variables(recorder *c, const step_record *s, bool histograms)
 void recorder_step(recorder *c, const step_record *s, bool histograms)
 {
     if (!c) return;
-    recorder_scalar(c, s->step, "loss", s->loss);
-    recorder_scalar(c, s->step, "Loss_Optimization/loss", s->loss);
-    recorder_scalar(c, s->step, "Loss_Optimization/learning_rate", s->learning_rate);
-    recorder_scalar(c, s->step, "Loss_Optimization/global_norm/gradient_norm", s->grad_norm);
+    /* TensorBoard sorts groups by their names. "loss" comes first: no other begins below it. */
+    recorder_scalar(c, s->step, "loss", s->loss_mean);
+    recorder_scalar(c, s->step, "optimizer/learning_rate", s->learning_rate);
+    recorder_scalar(c, s->step, "optimizer/gradient_norm", s->grad_norm);
     if (c->run->optim_config.has_max_grad_norm)
-        recorder_scalar(c, s->step, "Loss_Optimization/global_norm/clipped_gradient_norm",
-                        s->clipped_norm);
-    if (s->n_figures > 0) recorder_scalar(c, s->step, s->figure[0].name, s->figure[0].value);
-    if (s->step_s > 0.0) recorder_scalar(c, s->step, "global_step/sec", 1.0 / s->step_s);
+        recorder_scalar(c, s->step, "optimizer/clipped_gradient_norm", s->clipped_norm);
+    if (s->step_s > 0.0) recorder_scalar(c, s->step, "speed/steps_per_s", 1.0 / s->step_s);
     if (run_is_image(c->run)) {
-        char key[64];
-        for (int i = 1; i < s->n_figures; i++)
-            recorder_scalar(c, s->step, s->figure[i].name, s->figure[i].value);
-        recorder_scalar(c, s->step, speed_key(c->run, key), s->samples_per_s);
+        char key[TAG], tag[2 * TAG];
+        for (int i = 0; i < s->n_means; i++) {
+            (void)snprintf(tag, sizeof tag, "metrics/%.50s", s->mean[i].name);
+            recorder_scalar(c, s->step, tag, s->mean[i].value);
+        }
+        (void)snprintf(tag, sizeof tag, "speed/%s", speed_key(c->run, key));
+        recorder_scalar(c, s->step, tag, s->samples_per_s);
     } else {
-        recorder_scalar(c, s->step, "loss_per_token", s->nll_per_token);
-        recorder_scalar(c, s->step, "perplexity", exp(s->nll_per_token));
-        recorder_scalar(c, s->step, "tokens_per_s/source_and_target", s->tokens_per_s);
-        recorder_scalar(c, s->step, "tokens_per_s/target", s->target_tokens_per_s);
+        if (s->n_figures > 0) recorder_scalar(c, s->step, "metrics/accuracy", s->figure[0].value);
+        recorder_scalar(c, s->step, "metrics/loss_per_token", s->nll_per_token);
+        recorder_scalar(c, s->step, "metrics/perplexity", exp(s->nll_per_token));
+        recorder_scalar(c, s->step, "speed/tokens_per_s", s->tokens_per_s);
+        recorder_scalar(c, s->step, "speed/target_tokens_per_s", s->target_tokens_per_s);
     }
-    recorder_scalar(c, s->step, "input_wait", s->input_wait);
+    recorder_scalar(c, s->step, "speed/input_wait", s->input_wait);
     if (s->ranks) {
-        recorder_scalar(c, s->step, "communication/total_s", s->ranks->comm_s);
-        recorder_scalar(c, s->step, "communication/exposed_s", s->ranks->exposed_s);
-        recorder_scalar(c, s->step, "communication/bytes", s->ranks->bytes);
-        recorder_scalar(c, s->step, "communication/wire_bytes", s->ranks->wire_bytes);
-        recorder_scalar(c, s->step, "communication/bus_gb_per_s", s->ranks->bus_gb_per_s);
+        recorder_scalar(c, s->step, "ranks/exchange_s", s->ranks->comm_s);
+        recorder_scalar(c, s->step, "ranks/exchange_exposed_s", s->ranks->exposed_s);
+        recorder_scalar(c, s->step, "ranks/exchange_bytes", s->ranks->bytes);
+        recorder_scalar(c, s->step, "ranks/exchange_wire_bytes", s->ranks->wire_bytes);
+        recorder_scalar(c, s->step, "ranks/exchange_bus_gb_per_s", s->ranks->bus_gb_per_s);
         recorder_scalar(c, s->step, "ranks/step_s_min", s->ranks->min_s);
         recorder_scalar(c, s->step, "ranks/step_s_mean", s->ranks->mean_s);
         recorder_scalar(c, s->step, "ranks/step_s_max", s->ranks->max_s);
@@ -318,16 +400,13 @@ void recorder_epoch(recorder *c, int64_t epoch, double mean_loss, const class_co
     int n;
     const rd_class_metric_def *const *defs = rd_class_metric_defs(&n);
     if (!c) return;
-    recorder_scalar(c, epoch, "TrainEpochLoss", mean_loss);
-    for (int i = 0; run_is_image(c->run) && i < n; i++)
-        if (defs[i]->epoch_tag)
-            recorder_scalar(c, epoch, defs[i]->epoch_tag, class_first_figure(k, i).value);
-}
-
-void recorder_evaluation(recorder *c, int64_t step, const rd_figure *f)
-{
-    char tag[64];
-    recorder_scalar(c, step, evaluation_tag(f, tag), f->value);
+    recorder_scalar(c, epoch, "per_epoch/loss", mean_loss);
+    for (int i = 0; run_is_image(c->run) && i < n; i++) {
+        char tag[TAG];
+        if (!defs[i]->epoch_tag) continue;
+        (void)snprintf(tag, sizeof tag, "per_epoch/%s", defs[i]->epoch_tag);
+        recorder_scalar(c, epoch, tag, class_first_figure(k, i).value);
+    }
 }
 
 void recorder_samples(recorder *c, int64_t step, int64_t epoch, json_t *ids_stolen)

@@ -57,9 +57,6 @@ void recorder_sample(recorder *c, int64_t step, const char *source, const char *
 /* Writes the figures of an epoch that is done. epoch: its number, from 0. */
 void recorder_epoch(recorder *c, int64_t epoch, double mean_loss, const class_counts *k);
 
-/* Writes the figure of an image model's evaluation that decides which checkpoint is best. */
-void recorder_evaluation(recorder *c, int64_t step, const rd_figure *f);
-
 /* Appends the ids of the samples of a step to samples.jsonl. Takes ownership of ids_stolen. */
 void recorder_samples(recorder *c, int64_t step, int64_t epoch, json_t *ids_stolen);
 

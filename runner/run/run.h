@@ -38,6 +38,7 @@ typedef enum run_overlap {
 typedef enum run_sparse { RUN_SPARSE_AUTO, RUN_SPARSE_NEVER, RUN_SPARSE_ALWAYS } run_sparse;
 typedef enum run_monitor { RUN_MONITOR_FIGURE, RUN_MONITOR_LOSS } run_monitor;
 typedef enum run_hours { RUN_HOURS_START, RUN_HOURS_JOB } run_hours;
+typedef enum run_norms { RUN_NORMS_AUTO, RUN_NORMS_ON, RUN_NORMS_OFF } run_norms;
 typedef enum run_sampling { RUN_SAMPLING_SHARD, RUN_SAMPLING_INDEPENDENT } run_sampling;
 
 /* The trainer's own keys, in the order of the rows in run_options.c, which explain them. has_...:
@@ -117,6 +118,7 @@ typedef struct run_config {
     double divergence_limit;
     double spike_loss_z, spike_norm_z; /* 0: off */
     int64_t histogram_frequency;
+    run_norms gradient_norms;
     int64_t image_frequency;
     bool print_samples;
     int64_t sample_summaries;

@@ -22,6 +22,8 @@ static const char *const sparse[] = {
 static const char *const monitors[] = {
     [RUN_MONITOR_FIGURE] = "figure", [RUN_MONITOR_LOSS] = "loss", NULL};
 static const char *const hours[] = {[RUN_HOURS_START] = "start", [RUN_HOURS_JOB] = "job", NULL};
+static const char *const norms[] = {
+    [RUN_NORMS_AUTO] = "auto", [RUN_NORMS_ON] = "on", [RUN_NORMS_OFF] = "off", NULL};
 static const char *const samplings[] = {
     [RUN_SAMPLING_SHARD] = "shard", [RUN_SAMPLING_INDEPENDENT] = "independent", NULL};
 /* The file of a metric has its name. */
@@ -222,6 +224,8 @@ static const rd_option run_rows[] = {
                 "the same for the norm of the gradient, before clipping"),
     RD_OPT_INT(run_config, histogram_frequency, histogram_frequency, "500", 0, 1e12,
                "steps between histograms of weights and gradients; 0: none"),
+    RD_OPT_ENUM(run_config, gradient_norms, gradient_norms, "\"auto\"", norms,
+                "gradient norm of every variable in TensorBoard. auto: of at most 30 variables"),
     RD_OPT_INT(run_config, image_frequency, image_frequency, "500", 0, 1e12,
                "steps between sample images in TensorBoard; 0: none, also no mistakes and "
                "confusions in evaluation"),

@@ -75,8 +75,6 @@ static rd_code record_evaluation(trainer *t, eval_result *v, const char *what, r
     if (eval_report(r, &t->eval, v, &own) != RD_OK)
         rd_warn(r->log, "records are incomplete: %s", own.msg);
     own = (rd_status){0};
-    for (int i = 0; i < v->n_figures; i++)
-        recorder_scalar(t->records, r->progress.step, v->figure[i].name, v->figure[i].value);
     if (r->progress.eval_bad) {
         rd_warn(r->log,
                 "the evaluation at step %" PRId64
@@ -84,7 +82,6 @@ static rd_code record_evaluation(trainer *t, eval_result *v, const char *what, r
                 r->progress.step, what);
         goto done;
     }
-    if (v->classes) recorder_evaluation(t->records, r->progress.step, &now);
     keep_top(t, &now, v->best);
     if (v->best) {
         recorder_flush(t->records); /* a resume may begin here and write later lines only */

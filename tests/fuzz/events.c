@@ -4,6 +4,7 @@
  * record with right checksums, so that they reach the parser of messages. */
 #include "../../runner/io/events_impl.h"
 #include "rd/file.h"
+#include "fuzz_files.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,24 @@ static void on_value(void *ctx, int64_t step, double wall, const char *tag, cons
     (void)wall;
     (void)value;
     *n += strlen(tag) + strlen(kind);
+}
+
+/* What a scan hands out lies within the record. */
+static void on_blob(void *ctx, const rd_event_blob *b)
+{
+    size_t *n = ctx;
+    const unsigned char *p = b->bytes;
+    must(p != NULL && strlen(b->tag) > 0);
+    for (size_t i = 0; i < b->n; i++) *n += p[i];
+}
+
+static void scan(const void *p, size_t size)
+{
+    static const char *const tags[] = {"a", "sample", "mistakes", "config", NULL};
+    char path[FUZZ_PATH];
+    size_t n = 0;
+    fuzz_memory_file(p, size, path);
+    must(rd_events_scan(path, tags, INT64_MAX, on_blob, &n) >= 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -38,6 +57,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (rd_events_read_mem(record, size + 16, on_value, &n, &st) != RD_OK &&
         !strstr(st.msg, "not an event"))
         abort();
+    scan(data, size);
+    scan(record, size + 16);
     free(record);
     return 0;
 }

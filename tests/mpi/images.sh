@@ -130,9 +130,16 @@ expect "train_eval of digits" 0 "best so far" ranks 2 "$PROG" --config_file=digi
     --set eval_epochs=1
 expect "sample images" 0 ",samples,image," "$PROG" --events="$(echo seen/events*)"
 expect "their names" 0 ",samples/names,text," "$PROG" --events="$(echo seen/events*)"
-for tag in mistakes confusion_matrix; do
+for tag in mistakes mistakes/confusion_matrix; do
     expect "$tag" 0 ",$tag,image," "$PROG" --events="$(echo seen/eval/events*)"
 done
+
+# TensorBoard sorts groups by name: the loss stands first. Norms of variables are those of small networks.
+tags() { "$PROG" --events="$(echo "$1"/events*)" | grep ',scalar,' | cut -d, -f3 | LC_ALL=C sort -u | tr '\n' ' '; }
+expect "tags of an evaluation" 0 '^loss metrics/accuracy metrics/accuracy_top5 $' tags seen/eval
+expect "tags of a training" 0 '^loss metrics/accuracy metrics/accuracy_top5 optimizer/gradient_norm .*variables/gradient_norm/' tags seen
+expect "a large network has no norms of variables" 0 ' speed/steps_per_s $' tags one
+expect "they can be had" 0 ' variables/gradient_norm/' eval "t 1 norms 16 --max_steps=2 --set gradient_norms=on > /dev/null 2>&1; tags norms"
 
 # Each rank has its own order.
 expect "independent sampling" 0 "done: step 16" ranks 2 "$PROG" --config_file=digits.json --logdir=own --set sampling=independent \

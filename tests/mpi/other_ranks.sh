@@ -120,8 +120,8 @@ expect "stopped" 0 "" t 2 mean2 small.json --max_steps=13
 expect "and stopped again" 0 "" t 2 mean2 small.json --max_steps=31
 expect "to the end" 0 "epoch 1 done at step [0-9]*: 400 samples, mean loss" t 2 mean2 small.json
 expect "the same lines" 0 "" sh -c "[ '$(epochs mean)' = '$(epochs mean2)' ] && [ '$(epochs mean | wc -l)' -eq 2 ]"
-expect "the same TrainEpochLoss" 0 "" sh -c "[ '$(tag mean TrainEpochLoss)' = '$(tag mean2 TrainEpochLoss)' ] &&
-    [ '$(tag mean TrainEpochLoss | wc -l)' -eq 2 ]"
+expect "the same mean losses of epochs" 0 "" sh -c "[ '$(tag mean per_epoch/loss)' = '$(tag mean2 per_epoch/loss)' ] &&
+    [ '$(tag mean per_epoch/loss | wc -l)' -eq 2 ]"
 expect "images" 0 "epoch 2 done" t 2 mean3 digits.json
 expect "images, stopped" 0 "" t 2 mean4 digits.json --max_steps=9
 expect "images, to the end" 0 "epoch 1 done at step [0-9]*: 107 samples, mean loss" t 2 mean4 digits.json

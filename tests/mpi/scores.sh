@@ -93,9 +93,9 @@ for metric in sacrebleu chrf; do
         --set plateau_factor=0.5 --set plateau_monitor=figure --set plateau_patience=1 --set plateau_min_delta=200
     best=$(sed -n 's/.*"step":\([0-9]*\),.*"'$figure'":\([^,]*\).*/\2 \1/p' te.$metric/eval/metrics.jsonl |
         sort -s -g -r -k1,1 | sed -n '1s/.* \(.*\)/best-\1.npz/p')
-    expect "$metric: TensorBoard's results of the run have the figure" 0 "^$figure\$" sh -c \
+    expect "$metric: TensorBoard's results of the run have the figure once" 0 "^metrics/$figure \$" sh -c \
         "cat te.$metric/events.out.tfevents.* | tr -c '[:print:]' '\\n' | sed /session_start_info/q |
-            grep -o -e $figure -e Eval_BLEU_Score | sort -u"
+            grep -o -e metrics/$figure -e Eval_BLEU_Score | sort -u | tr '\\n' ' '"
     expect "$metric: the best checkpoint" 0 "^$best$" sh -c "cd te.$metric && ls best-*.npz"
 done
 

@@ -16,6 +16,8 @@ import zlib
 
 import numpy as np
 from tensorboard.backend.event_processing.event_accumulator import STORE_EVERYTHING_SIZE_GUIDANCE, EventAccumulator
+from tensorboard.plugins.custom_scalar import layout_pb2
+from tensorboard.plugins.custom_scalar import metadata as layout_metadata
 from tensorboard.plugins.hparams import metadata, plugin_data_pb2
 from tensorboard.util import tensor_util
 
@@ -36,6 +38,13 @@ def scalars(a, tag):
 def hparams(a, tag):
     content = a.SummaryMetadata(tag).plugin_data.content
     return plugin_data_pb2.HParamsPluginData.FromString(content)
+
+
+def charts(a):
+    """The layout of the custom scalars plugin."""
+    tag = layout_metadata.CONFIG_SUMMARY_TAG
+    assert a.SummaryMetadata(tag).plugin_data.plugin_name == layout_metadata.PLUGIN_NAME
+    return layout_pb2.Layout.FromString(tensor_util.make_ndarray(a.Tensors(tag)[-1].tensor_proto).item())
 
 
 def png_pixels(data):
@@ -92,8 +101,13 @@ def check_unit(programs):
         assert start["shuffle"].bool_value is True and start["optimizer"].string_value == "Adam"
         assert start["list"].string_value == "[1,2]" and start["nothing"].string_value == "null"
         experiment = hparams(a, metadata.EXPERIMENT_TAG).experiment
-        assert [m.name.tag for m in experiment.metric_infos] == ["loss", "Eval_BLEU_Score"]
-        assert {i.name: i.type for i in experiment.hparam_infos}["lr"] == 3
+        assert [(m.name.group, m.name.tag) for m in experiment.metric_infos] == [("", "loss"), ("eval", "metrics/BLEU")]
+        assert [(i.name, i.type, i.differs) for i in experiment.hparam_infos] == [
+            ("optimizer", 1, True), ("lr", 3, False)]
+        layout = charts(a)
+        assert layout.version == 1 and [c.title for c in layout.category] == ["Loss", "Speed"]
+        assert [(c.title, list(c.multiline.tag)) for k in layout.category for c in k.chart] == [
+            ("loss", ["loss$"]), ("speed", ["a", "b"]), ("waits", ["c"])]
         assert hparams(a, metadata.SESSION_END_INFO_TAG).session_end_info.status == 1
     print("TensorBoard's reader agrees with tests/unit/events: ok")
 

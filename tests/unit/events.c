@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -82,7 +83,7 @@ static void body_image(rd_strbuf *b)
 static void body_experiment(rd_strbuf *b)
 {
     rd_strbuf content = {0};
-    rd_hparams_experiment(&content, NULL, NULL, wall);
+    rd_hparams_experiment(&content, NULL, NULL, 0, NULL, wall);
     rd_summary_plugin(b, "_hparams_/experiment", "hparams", &content);
     rd_strbuf_release(&content);
 }
@@ -299,13 +300,20 @@ static const char *only_file(void)
 static void write_all(int64_t start_step, rd_events **e, rd_status *st)
 {
     static const uint8_t grey[6] = {0, 50, 100, 150, 200, 250};
-    static const char *const tags[] = {"loss", "Eval_BLEU_Score", NULL};
+    static const rd_event_metric results[] = {
+        {"", "loss"}, {"eval", "metrics/BLEU"}, {.tag = NULL}};
+    static const char *const columns[] = {"optimizer", "lr", "missing", NULL};
+    static const rd_event_chart charts[] = {{"Loss", "loss", {"loss$"}},
+                                            {"Speed", "speed", {"a", "b"}},
+                                            {"Speed", "waits", {"c"}},
+                                            {.title = NULL}};
     float x[1000];
     for (int i = 0; i < 1000; i++) x[i] = (float)i;
     json_t *flat = json_pack("{s:f, s:i, s:b, s:s, s:[i,i], s:n}", "lr", 0.25, "batch_size", 64,
                              "shuffle", 1, "optimizer", "Adam", "list", 1, 2, "nothing");
     assert_int_equal(rd_events_new(dir, start_step, e, st), RD_OK);
-    assert_int_equal(rd_events_hparams(*e, flat, tags, st), RD_OK);
+    assert_int_equal(rd_events_hparams(*e, flat, columns, 1, results, st), RD_OK);
+    assert_int_equal(rd_events_layout(*e, charts, st), RD_OK);
     assert_int_equal(rd_events_text(*e, start_step, "config", "```json\n{}\n```\n", st), RD_OK);
     for (int64_t s = start_step + 1; s <= start_step + 5; s++)
         assert_int_equal(rd_events_scalar(*e, s, "loss", 10.0 / (double)s, st), RD_OK);
@@ -330,14 +338,78 @@ static void writes_and_reads_back(void **state)
     seen.n = 0;
     assert_int_equal(rd_events_read(only_file(), on_value, &seen, &st),
                      RD_OK); /* before it is closed: nothing is held back */
-    assert_int_equal(seen.n, 11);
-    assert_string_equal(seen.v[3].tag, "loss");
-    assert_true(seen.v[4].value == 5.0);
-    assert_true(seen.v[4].wall > 1.7e9);
+    assert_int_equal(seen.n, 12);
+    assert_string_equal(seen.v[4].tag, "loss");
+    assert_true(seen.v[5].value == 5.0);
+    assert_true(seen.v[5].wall > 1.7e9);
     assert_int_equal(rd_events_end(e, 1, &st), RD_OK);
     rd_events_free(e);
     rd_events_free(NULL);
     assert_int_equal(rd_events_image(NULL, 0, "x", 2, 2, 2, NULL, &st), RD_EBUG);
+}
+
+/* What a scan has found. */
+static struct scanned {
+    int n, images;
+    int64_t step;
+    size_t bytes;
+    char text[64];
+} scanned;
+
+static void on_blob(void *ctx, const rd_event_blob *b)
+{
+    struct scanned *s = ctx;
+    s->n++;
+    s->images += b->image;
+    s->step = b->step;
+    s->bytes = b->n;
+    memset(s->text, 0, sizeof s->text);
+    if (!b->image && b->n < sizeof s->text) memcpy(s->text, b->bytes, b->n);
+}
+
+/* A record of more than a block, texts among other records, a limit, a cut file. */
+static void scans_texts_and_images(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"config", NULL}, *const images[] = {"large", "imag", NULL};
+    rd_status st = {0};
+    rd_events *e;
+    struct stat sb;
+    enum { SIDE = 700 };
+    uint8_t *pixels = calloc(SIDE * SIDE, 3);
+    assert_non_null(pixels);
+    empty_dir();
+    write_all(0, &e, &st);
+    assert_int_equal(rd_events_image(e, 9, "large", SIDE, SIDE, 3, pixels, &st), RD_OK);
+    assert_int_equal(rd_events_text(e, 10, "config", "last", &st), RD_OK);
+    rd_events_free(e);
+    free(pixels);
+    assert_int_equal(stat(only_file(), &sb), 0);
+    scanned = (struct scanned){.n = 0};
+    assert_int_equal(rd_events_scan(only_file(), texts, INT64_MAX, on_blob, &scanned), sb.st_size);
+    assert_int_equal(scanned.n, 2);
+    assert_int_equal(scanned.step, 10);
+    assert_string_equal(scanned.text, "last");
+    scanned = (struct scanned){.n = 0};
+    (void)rd_events_scan(only_file(), images, INT64_MAX, on_blob, &scanned);
+    assert_int_equal(scanned.images, 3); /* "image", and twice "large" */
+    assert_true(scanned.bytes > SIDE * SIDE * 3);
+    scanned = (struct scanned){.n = 0};
+    (void)rd_events_scan(only_file(), texts, 1000, on_blob, &scanned);
+    assert_int_equal(scanned.n, 1);
+    FILE *f = fopen(only_file(), "r+b"); /* a letter of the last text: its checksum is wrong */
+    assert_non_null(f);
+    assert_int_equal(fseek(f, -18, SEEK_END), 0);
+    assert_int_equal(fputc('L', f), 'L');
+    assert_int_equal(fclose(f), 0);
+    scanned = (struct scanned){.n = 0};
+    (void)rd_events_scan(only_file(), texts, INT64_MAX, on_blob, &scanned);
+    assert_int_equal(scanned.n, 1);
+    assert_int_equal(truncate(only_file(), sb.st_size - 3), 0);
+    scanned = (struct scanned){.n = 0};
+    (void)rd_events_scan(only_file(), texts, INT64_MAX, on_blob, &scanned);
+    assert_int_equal(scanned.n, 1);
+    assert_int_equal(rd_events_scan("/nowhere", texts, INT64_MAX, on_blob, &scanned), 0);
 }
 
 /* For check_events.py: a run that is cut off at step 5 and resumed from step 3. A viewer then shows
@@ -401,5 +473,5 @@ RD_TESTS_WITH("events", make_dir, remove_dir, TEST_ROWS(check_golden, golden_row
               TEST_ROWS_BY(check_bad, bad_rows, file), TEST(large_image_has_its_checksum),
               TEST(reads_tensorboards_own), TEST(every_cut_and_flip_is_defined),
               TEST(writes_and_reads_back), TEST(full_disk_leaves_whole_records),
-              TEST(no_folder_is_told),
+              TEST(no_folder_is_told), TEST(scans_texts_and_images),
               /* last: its files stay for check_events.py */ TEST(a_resumed_run_has_two_files))

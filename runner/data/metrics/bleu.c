@@ -82,5 +82,6 @@ RD_METRIC(bleu) = {
     .about = "BLEU of multi-bleu.perl, and the 0..1 score of OpenSeq2Seq",
     .add = bleu_add,
     .figures = bleu_figures,
+    .repeats = "Eval_BLEU_Score",
     .line = bleu_line,
 };

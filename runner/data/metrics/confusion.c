@@ -1,8 +1,9 @@
 /* confusion.c -- the confusion matrix of an image model: which class was predicted for which label,
- * as a picture for TensorBoard and as a table of the most frequent mistakes. */
+ * as a picture with names and counts for TensorBoard, as a table of all counts, and as a table of
+ * the most frequent mistakes. */
 #include "rd/class_metric.h"
+#include "rd/confusion_png.h"
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,45 +55,63 @@ static void confusion_table(const rd_class_counts *c, const rd_dataset *d, rd_ev
         rd_dataset_class_cell(d, (int32_t)all[i].taken_for, &md);
         rd_strbuf_puts(&md, " |\n");
     }
-    if (m > 0) (void)rd_events_text(e, step, "confusion_matrix/names", rd_strbuf_str(&md), st);
+    if (m > 0) (void)rd_events_text(e, step, "mistakes/confusions", rd_strbuf_str(&md), st);
     rd_strbuf_release(&md);
     free(all);
 }
 
-/* Fills a square of an RGB picture that is `wide` pixels wide. */
-static void confusion_cell(uint8_t *at, int64_t wide, int64_t x, int64_t y, int64_t side,
-                           const uint8_t colour[3])
+/* Writes all counts with the names of the classes as a table. */
+static void confusion_counts(const rd_class_counts *c, const rd_dataset *d, rd_events *e,
+                             int64_t step, rd_status *st)
 {
-    for (int64_t j = y; j < y + side; j++)
-        for (int64_t i = x; i < x + side; i++) memcpy(at + (j * wide + i) * 3, colour, 3);
+    const int64_t n = c->n_classes;
+    rd_strbuf md = {0};
+    rd_strbuf_puts(&md, "| label, then predicted |");
+    for (int64_t j = 0; j < n; j++) {
+        rd_strbuf_puts(&md, " ");
+        rd_dataset_class_cell(d, (int32_t)j, &md);
+        rd_strbuf_puts(&md, " |");
+    }
+    rd_strbuf_puts(&md, "\n|---|");
+    for (int64_t j = 0; j < n; j++) rd_strbuf_puts(&md, "---|");
+    for (int64_t i = 0; i < n; i++) {
+        rd_strbuf_puts(&md, "\n| ");
+        rd_dataset_class_cell(d, (int32_t)i, &md);
+        rd_strbuf_puts(&md, " |");
+        for (int64_t j = 0; j < n; j++) rd_strbuf_printf(&md, " %" PRId64 " |", c->at[i * n + j]);
+    }
+    rd_strbuf_puts(&md, "\n");
+    (void)rd_events_text(e, step, "mistakes/confusion_counts", rd_strbuf_str(&md), st);
+    rd_strbuf_release(&md);
+}
+
+/* Writes the matrix as a picture. names: [n] of the classes. */
+static void confusion_picture(const rd_class_counts *c, const char *const *names, rd_events *e,
+                              int64_t step, rd_status *st)
+{
+    const rd_confusion matrix = {c->n_classes, c->at, names};
+    rd_status own = {0};
+    rd_picture p;
+    if (rd_confusion_draw(&matrix, &p, &own) != RD_OK) return;
+    (void)rd_events_image(e, step, "mistakes/confusion_matrix", (int)p.w, (int)p.h, 3, p.rgb, st);
+    rd_picture_release(&p);
 }
 
 static void confusion_draw(const rd_class_counts *c, const rd_dataset *d, rd_events *e,
                            int64_t step, rd_status *st)
 {
-    enum { SIDE = 256, SMALLEST = 3, LARGEST = 32, GAP = 1 };
-    const int64_t n = c->n_classes, fit = n > 0 ? SIDE / n : 0,
-                  cell = fit < SMALLEST  ? SMALLEST
-                         : fit > LARGEST ? LARGEST
-                                         : fit,
-                  wide = n * cell + GAP;
-    uint8_t *at = n > 0 ? malloc((size_t)(wide * wide * 3)) : NULL;
-    if (!at) return;
-    memset(at, 255, (size_t)(wide * wide * 3));
-    for (int64_t i = 0; i < n; i++) {
-        int64_t row = 0;
-        for (int64_t j = 0; j < n; j++) row += c->at[i * n + j];
-        for (int64_t j = 0; j < n; j++) {
-            /* The square root makes a mistake in a hundred visible. */
-            const double share = row > 0 ? sqrt((double)c->at[i * n + j] / (double)row) : 0.0;
-            const uint8_t pale = (uint8_t)(240.0 - 240.0 * share),
-                          full = (uint8_t)(240.0 - 90.0 * share);
-            const uint8_t colour[3] = {i == j ? pale : full, i == j ? full : pale, pale};
-            confusion_cell(at, wide, j * cell + GAP, i * cell + GAP, cell - GAP, colour);
-        }
+    const int64_t n = c->n_classes;
+    rd_strbuf *text = calloc((size_t)n + 1, sizeof *text);
+    const char **names = calloc((size_t)n + 1, sizeof *names);
+    for (int64_t i = 0; text && names && i < n; i++) {
+        rd_dataset_class_text(d, (int32_t)i, &text[i]);
+        names[i] = rd_strbuf_str(&text[i]);
     }
-    (void)rd_events_image(e, step, "confusion_matrix", (int)wide, (int)wide, 3, at, st);
-    free(at);
+    if (text && names) confusion_picture(c, names, e, step, st);
+    for (int64_t i = 0; text && i < n; i++) rd_strbuf_release(&text[i]);
+    free(text);
+    free((void *)names);
+    confusion_counts(c, d, e, step, st);
     confusion_table(c, d, e, step, st);
 }
 
