@@ -145,7 +145,11 @@ $(eval $(call registry,subwords,SUBWORD,runner/text/schemes))
 $(eval $(call registry,metrics,METRIC,runner/data/metrics))
 $(eval $(call registry,class_metrics,CLASS_METRIC,runner/data/metrics))
 $(eval $(call registry,optimizers,OPTIMIZER,runner/optim/optimizers))
-GEN += $(BUILD)/gen/version.h
+# Style and program of the page of --mode=report, as arrays.
+PAGE := runner/runs/report.css runner/runs/report.js
+$(BUILD)/gen/report_assets.inc: $(PAGE) runner/runs/embed.sh
+	@mkdir -p $(@D) && runner/runs/embed.sh $(PAGE) > $@
+GEN += $(BUILD)/gen/version.h $(BUILD)/gen/report_assets.inc
 
 # Checks once per set of flags that oneDNN is installed.
 $(BUILD)/gen/dnnl.ok: $(BUILD)/flags

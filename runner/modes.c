@@ -182,6 +182,7 @@ rd_code rd_run_mode(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *co
     case RD_MODE_RUNS:   /* these read log folders, without ranks */
     case RD_MODE_DIFF:
     case RD_MODE_SHOW:
+    case RD_MODE_REPORT:
         break;
     }
 done:

@@ -63,6 +63,7 @@ typedef struct rd_cli {
     const char *completion;   /* the shell whose completion to print; NULL: none */
     const char *format;       /* of the modes runs, diff, show and export */
     const char *sort, *where; /* of mode runs */
+    const char *report_out;   /* of mode report; NULL: not given */
     bool watch;               /* of mode runs */
     const char **sweep;       /* owned list of the borrowed values of --sweep, in the order given */
     int n_sweep;
@@ -72,8 +73,9 @@ typedef struct rd_cli {
     /* Owned list of borrowed words: the command line without --logdir and the flags of sweeps. */
     const char **base;
     int n_base;
-    const char **word; /* owned list of borrowed words that belong to no flag: of diff and show */
-    int n_word;        /* in other modes the one word is config_file */
+    const char *
+        *word;  /* owned list of borrowed words that belong to no flag: of diff, show, report */
+    int n_word; /* in other modes the one word is config_file */
     bool help, version, print_config, print_schema, print_keys, print_man;
     const char *help_word;   /* WORD of --help=WORD; NULL: not given */
     const char *print_topic; /* topic of rd_help_markdown; NULL: not given */

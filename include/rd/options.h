@@ -42,9 +42,10 @@ typedef enum rd_mode {
     RD_MODE_PLAN = 64,
     RD_MODE_PREPARE = 128,
     RD_MODE_EXPORT = 512,
-    RD_MODE_RUNS = 1 << 16, /* these three read log folders and need no config */
+    RD_MODE_RUNS = 1 << 16, /* these four read log folders and need no config */
     RD_MODE_DIFF = 1 << 17,
     RD_MODE_SHOW = 1 << 18,
+    RD_MODE_REPORT = 1 << 19,
     RD_MODE_AVERAGE = 256
 } rd_mode;
 

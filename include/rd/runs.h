@@ -1,4 +1,5 @@
-/* runs.h -- log folders read from outside: a table of runs, two runs compared, one run on a screen.
+/* runs.h -- log folders read from outside: a table of runs, two runs compared, one run on a screen,
+ * a report.
  *
  * None of these modes needs ranks, a GPU or the data of the runs. They read what other programs,
  * other versions and killed runs have left, so no file there can end them: what cannot be read is
@@ -11,7 +12,7 @@
 
 RD_C_BEGIN
 
-/* Returns whether the mode of the command line is one of runs, diff and show. */
+/* Returns whether the mode of the command line is one of runs, diff, show and report. */
 bool rd_runs_is_mode(const rd_cli *cli);
 /* Runs the mode and prints its answer to out. RD_EUSAGE: a folder that does not exist, or that
  * holds no run; a wrong --where or --sort. */

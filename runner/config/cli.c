@@ -471,7 +471,7 @@ rd_code rd_cli_parse_with_keys(int argc, char *const *argv, const rd_option_grou
         for (int k = from; k <= i && !of_sweep; k++)
             RD_TRY(list_add(&out->base, &out->n_base, argv[k], st));
     }
-    if (out->n_word > 0 && !(out->mode_bit & (RD_MODE_DIFF | RD_MODE_SHOW)))
+    if (out->n_word > 0 && !(out->mode_bit & (RD_MODE_DIFF | RD_MODE_SHOW | RD_MODE_REPORT)))
         (void)rd_cli_take_words(out, st);
 done:
     return st->code;
@@ -575,7 +575,7 @@ static rd_code check_sweep(const rd_cli *c, rd_status *st)
     return RD_OK;
 }
 
-/* Checks which log folders the modes diff and show get. */
+/* Checks which log folders the modes diff, show and report get. */
 static rd_code check_folders(const rd_cli *c, rd_status *st)
 {
     const bool diff = c->mode_bit == RD_MODE_DIFF;
@@ -590,6 +590,10 @@ static rd_code check_folders(const rd_cli *c, rd_status *st)
                        "--mode=show shows one log folder, but %d are given: run_dist --mode=show "
                        "logs/a",
                        c->n_word);
+    if (c->mode_bit == RD_MODE_REPORT && c->n_word > 0 && c->logdir)
+        return rd_fail(st, RD_EUSAGE,
+                       "--mode=report reads either --logdir or the folders named behind it; leave "
+                       "one out");
     return RD_OK;
 }
 
@@ -626,7 +630,8 @@ rd_code rd_cli_check(const rd_cli *c, rd_status *st)
             st, RD_EUSAGE,
             "nothing to measure: give --model=NAME or --config_file=FILE; --help explains");
     if (check_modes(c, st) != RD_OK || check_sweep(c, st) != RD_OK) return st->code;
-    if (c->mode_bit & (RD_MODE_RUNS | RD_MODE_DIFF | RD_MODE_SHOW)) return check_folders(c, st);
+    if (c->mode_bit & (RD_MODE_RUNS | RD_MODE_DIFF | RD_MODE_SHOW | RD_MODE_REPORT))
+        return check_folders(c, st);
     const char *of_doctor = c->hosts         ? "hosts"
                             : c->hostfile    ? "hostfile"
                             : c->ssh_port    ? "ssh_port"

@@ -35,7 +35,7 @@ const rd_flag rd_flags[] = {
      .def = "train",
      .brief = "what to do, see --help=modes",
      .help = "what to do: train, eval, infer, train_eval, prepare, average, export, bench, plan, "
-             "doctor, runs, diff or show"},
+             "doctor, runs, diff, show or report"},
     {.name = "max_steps",
      .type = RD_FLAG_INT,
      .at = AT(max_steps),
@@ -190,20 +190,30 @@ const rd_flag rd_flags[] = {
     {.name = "sort",
      .type = RD_FLAG_TEXT,
      .at = AT(sort),
-     .modes = RD_MODE_RUNS,
+     .modes = RD_MODE_RUNS | RD_MODE_REPORT,
      .value = "NAME",
      .def = "run",
      .brief = "runs: order, by a column or key; -NAME reverses",
-     .help = "column or key by which --mode=runs sorts: run, state, steps, time, best, loss, "
-             "learning_rate, ...; best comes with the best first, and -NAME reverses"},
+     .help =
+         "column or key by which --mode=runs and report sort: run, state, steps, time, best, loss, "
+         "learning_rate, ...; best comes with the best first, and -NAME reverses"},
     {.name = "where",
      .type = RD_FLAG_TEXT,
      .at = AT(where),
-     .modes = RD_MODE_RUNS,
+     .modes = RD_MODE_RUNS | RD_MODE_REPORT,
      .value = "TEXT",
      .brief = "runs: only those, as 'learning_rate<0.01'",
-     .help = "runs that --mode=runs prints: conditions on columns and keys with =, !=, <, <=, > or "
+     .help = "runs that --mode=runs and report show: conditions on columns and keys with =, !=, <, "
+             "<=, > or "
              ">=, joined by \"and\", as 'learning_rate<0.01 and state=done'"},
+    {.name = "report_out",
+     .type = RD_FLAG_PATH,
+     .at = AT(report_out),
+     .modes = RD_MODE_REPORT,
+     .value = "FILE",
+     .def = "report.html",
+     .brief = "report: the file to write",
+     .help = "the HTML file that --mode=report writes; - is standard output"},
     {.name = "watch",
      .type = RD_FLAG_BOOL,
      .at = AT(watch),
@@ -484,7 +494,7 @@ const rd_mode_name rd_mode_names[] = {
     {"plan", RD_MODE_PLAN},       {"doctor", RD_MODE_DOCTOR},
     {"runs", RD_MODE_RUNS},       {"diff", RD_MODE_DIFF},
     {"show", RD_MODE_SHOW},       {"average", RD_MODE_AVERAGE},
-    {"export", RD_MODE_EXPORT},
+    {"export", RD_MODE_EXPORT},   {"report", RD_MODE_REPORT},
 };
 const int rd_n_mode_names = sizeof rd_mode_names / sizeof *rd_mode_names;
 

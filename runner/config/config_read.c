@@ -133,6 +133,8 @@ static const char *mode_name(rd_mode mode)
         return "diff";
     case RD_MODE_SHOW:
         return "show";
+    case RD_MODE_REPORT:
+        return "report";
     case RD_MODE_AVERAGE:
         return "average";
     case RD_MODE_EXPORT:

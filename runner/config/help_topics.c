@@ -27,6 +27,7 @@ static row modes[] = {
     {"`runs`", "lists runs: state, steps, best figure, keys that differ", "log folders", "stdout"},
     {"`diff`", "compares two runs", "two log folders", "stdout"},
     {"`show`", "one run on a screen, with curves", "a log folder", "stdout"},
+    {"`report`", "runs as an HTML page", "log folders", "`report.html`"},
 };
 static const char *const modes_notes[] = {
     "`train` resumes from what `--logdir` holds.",
@@ -76,7 +77,7 @@ static row logdir[] = {
      "job"},
     {"`metrics.jsonl`", "one JSON object per summary; METRICS.md explains the fields"},
     {"`samples.jsonl`", "with `record_sample_ids`: the samples of each step; see METRICS.md"},
-    {"`events.out.tfevents.*`", "TensorBoard: scalars, histograms, samples, config, hparams"},
+    {"`events.out.tfevents.*`", "TensorBoard: TENSORBOARD.md explains the groups"},
     {"`config.json`",
      "every key, its value and its source: `file:line:column`, `--set`, `default` or `forced`"},
     {"`model-<step>.npz`",

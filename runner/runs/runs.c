@@ -1,4 +1,4 @@
-/* runs.c -- the modes runs, show and diff: from the command line to the printed answer. */
+/* runs.c -- the modes runs, show, diff and report: from the command line to the printed answer. */
 #include "rd/runs.h"
 #include "runs_impl.h"
 #include "rd/clock.h"
@@ -16,7 +16,7 @@
 
 bool rd_runs_is_mode(const rd_cli *cli)
 {
-    return (cli->mode_bit & (RD_MODE_RUNS | RD_MODE_SHOW | RD_MODE_DIFF)) != 0;
+    return (cli->mode_bit & (RD_MODE_RUNS | RD_MODE_SHOW | RD_MODE_DIFF | RD_MODE_REPORT)) != 0;
 }
 
 static rd_code runs_put(const rd_strbuf *b, FILE *out, rd_status *st)
@@ -182,6 +182,7 @@ rd_code rd_runs(const rd_cli *cli, FILE *out, rd_status *st)
     int running;
     bool said = false;
     rd_retries_allow(2); /* a broken disk is shown, not waited for */
+    if (cli->mode_bit == RD_MODE_REPORT) return runs_report(cli, out, st);
     RD_TRY(runs_format_read(cli, &format, st));
     if (cli->mode_bit == RD_MODE_SHOW && format == RUNS_CSV)
         return rd_fail(st, RD_EUSAGE, "--mode=show has --format=text and --format=json");

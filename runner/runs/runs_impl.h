@@ -89,6 +89,18 @@ typedef struct runs_curves {
     runs_curve loss, figure, rate;
 } runs_curves;
 
+enum { RUNS_PATH = 4400, RUNS_STARTS = 4096 /* starts of a run that are counted */ };
+/* Writes the path of a file of a folder. */
+void runs_path(const char *folder, const char *file, char out[RUNS_PATH]);
+/* Receives the fields of a line. */
+typedef void runs_line_fn(void *ctx, const rd_runs_field *f, int n);
+/* Calls fn for each whole line of a file. Of a file that is too large, it leaves the middle out.
+ * Returns the number of bytes that belong to no whole JSON object; -1: no such file. */
+int64_t runs_each_line(const char *path, runs_line_fn *fn, void *ctx);
+/* Reads the rising times of the starts from the names of the event files,
+ * events.out.tfevents.TIME... Returns their number. */
+int runs_starts(const char *folder, double start[RUNS_STARTS]);
+
 /* Reads a folder. folder, name: copied. curves: filled unless NULL. RD_EENV: out of memory. */
 rd_code runs_read(const char *folder, const char *name, runs_facts *out, runs_curves *curves,
                   rd_status *st);
@@ -149,6 +161,11 @@ json_t *runs_json(const runs_facts *f);
 rd_code runs_show(const char *folder, runs_format format, int width, rd_strbuf *b, rd_status *st);
 rd_code runs_diff(const char *a, const char *b_, runs_format format, int width, rd_strbuf *b,
                   rd_status *st);
+
+/* ---- report.c ---- */
+
+/* Writes the report of the runs that the command line names, and says so on out. */
+rd_code runs_report(const rd_cli *cli, FILE *out, rd_status *st);
 
 RD_C_END
 #endif

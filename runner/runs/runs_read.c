@@ -26,8 +26,7 @@ enum {
     REPORT_MOST = 1 << 20, /* bytes of errors/rank_<r>.json */
     BLOCK = 1 << 20,       /* bytes read at once; a longer line is left out */
     LOG_TAIL = 256 << 10,  /* bytes at the end of run.log that tell how the run ended */
-    LOG_BANNER = 32 << 20, /* bytes at its end in which the last start is searched */
-    MOST_STARTS = 4096     /* starts of a run that are counted */
+    LOG_BANNER = 32 << 20  /* bytes at its end in which the last start is searched */
 };
 static const int64_t metrics_most = INT64_C(4) << 30; /* bytes of a metrics.jsonl */
 
@@ -37,9 +36,9 @@ const char *runs_state_name(runs_state s)
     return names[s];
 }
 
-static void path_in(const char *folder, const char *file, char out[4400])
+void runs_path(const char *folder, const char *file, char out[RUNS_PATH])
 {
-    (void)snprintf(out, 4400, "%.4000s/%.300s", folder, file);
+    (void)snprintf(out, RUNS_PATH, "%.4000s/%.300s", folder, file);
 }
 
 static void read_damage(runs_facts *f, const char *what)
@@ -75,11 +74,11 @@ static json_t *read_object(const char *path, size_t most, bool *there)
 /* Takes the values of {"key": {"value": v, "source": s}, ...}, or of {"key": v, ...}. */
 static void read_config(runs_facts *f)
 {
-    char path[4400];
+    char path[RUNS_PATH];
     const char *key;
     json_t *entry;
     bool there;
-    path_in(f->folder, "config.json", path);
+    runs_path(f->folder, "config.json", path);
     json_t *all = read_object(path, CONFIG_MOST, &there);
     if (!all) {
         read_damage(f, there ? "config.json cannot be read" : "config.json is missing");
@@ -99,12 +98,7 @@ static void read_config(runs_facts *f)
 
 /* ---- metrics.jsonl ---- */
 
-/* Receives the fields of a line. */
-typedef void line_fn(void *ctx, const rd_runs_field *f, int n);
-
-/* Calls fn for each whole line of a file. Of a file that is too large, it leaves the middle out.
- * Returns the number of bytes that belong to no whole JSON object; -1: no such file. */
-static int64_t each_line(const char *path, line_fn *fn, void *ctx)
+int64_t runs_each_line(const char *path, runs_line_fn *fn, void *ctx)
 {
     const char *kind;
     rd_runs_field fields[RD_RUNS_FIELDS];
@@ -219,14 +213,13 @@ static int by_time(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Reads the times of the starts from the names of the event files: events.out.tfevents.TIME... */
-static int read_starts(const char *folder, double start[MOST_STARTS])
+int runs_starts(const char *folder, double start[RUNS_STARTS])
 {
     static const char prefix[] = "events.out.tfevents.";
     rd_folder list;
     int n = 0;
     if (rd_folder_list(folder, RD_MAYBE, &list) != 0) return 0;
-    for (int64_t i = 0; i < list.n && n < MOST_STARTS; i++) {
+    for (int64_t i = 0; i < list.n && n < RUNS_STARTS; i++) {
         const char *name = list.entry[i].name;
         char *end;
         if (strncmp(name, prefix, sizeof prefix - 1) != 0) continue;
@@ -327,21 +320,21 @@ static void on_evaluation(void *ctx, const rd_runs_field *f, int n)
 
 static void read_metrics(runs_facts *f, runs_curves *curves)
 {
-    char path[4400];
-    static double start[MOST_STARTS]; /* the program has one thread here */
+    char path[RUNS_PATH];
+    static double start[RUNS_STARTS]; /* the program has one thread here */
     training_sums t = {.f = f,
                        .curves = curves,
                        .start = start,
-                       .n_starts = read_starts(f->folder, start),
+                       .n_starts = runs_starts(f->folder, start),
                        .before = (double)NAN,
                        .least = (double)NAN};
     evaluation_sums e = {.f = f, .curves = curves, .until = most_step, .least_loss = (double)NAN};
-    path_in(f->folder, "metrics.jsonl", path);
-    if (each_line(path, on_training, &t) > 0)
+    runs_path(f->folder, "metrics.jsonl", path);
+    if (runs_each_line(path, on_training, &t) > 0)
         read_damage(f, "metrics.jsonl has lines that are not whole");
     figures_of(f, &e.known);
-    path_in(f->folder, "eval/metrics.jsonl", path);
-    if (each_line(path, on_evaluation, &e) > 0)
+    runs_path(f->folder, "eval/metrics.jsonl", path);
+    if (runs_each_line(path, on_evaluation, &e) > 0)
         read_damage(f, "eval/metrics.jsonl has lines that are not whole");
     if (!f->figure[0] && !isnan(t.least)) {
         (void)snprintf(f->figure, sizeof f->figure, "train loss");
@@ -360,9 +353,9 @@ double runs_best_until(const runs_facts *f, int64_t step, double *loss)
     char path[4400];
     runs_facts part = {.config = f->config, .best = (double)NAN};
     evaluation_sums e = {.f = &part, .until = step, .least_loss = (double)NAN};
-    path_in(f->folder, "eval/metrics.jsonl", path);
+    runs_path(f->folder, "eval/metrics.jsonl", path);
     figures_of(&part, &e.known);
-    (void)each_line(path, on_evaluation, &e);
+    (void)runs_each_line(path, on_evaluation, &e);
     *loss = e.least_loss;
     return part.best;
 }
@@ -429,9 +422,9 @@ static void log_word(const char *s, const char *end, char out[24])
 /* How the last start ended, by run.log. */
 static void read_log_end(runs_facts *f)
 {
-    char path[4400];
+    char path[RUNS_PATH];
     size_t n;
-    path_in(f->folder, "run.log", path);
+    runs_path(f->folder, "run.log", path);
     char *text = read_tail(path, LOG_TAIL, &n);
     f->state = RUNS_UNKNOWN;
     if (!text) return;
@@ -488,11 +481,11 @@ static void read_log_end(runs_facts *f)
 /* Takes the report of the lowest rank in errors/. A new start moves reports away. */
 static void read_reports(runs_facts *f)
 {
-    char path[4400], best[300] = "";
+    char path[RUNS_PATH], best[300] = "";
     long lowest = -1;
     rd_folder list;
     bool there;
-    path_in(f->folder, "errors", path);
+    runs_path(f->folder, "errors", path);
     if (rd_folder_list(path, RD_MAYBE, &list) != 0) return;
     for (int64_t i = 0; i < list.n; i++) {
         const char *name = list.entry[i].name;
@@ -505,7 +498,7 @@ static void read_reports(runs_facts *f)
     }
     rd_folder_release(&list);
     if (lowest < 0) return;
-    path_in(f->folder, best, path);
+    runs_path(f->folder, best, path);
     json_t *o = read_object(path, REPORT_MOST, &there);
     f->state = RUNS_FAILED;
     f->end[0] = '\0';
@@ -535,7 +528,7 @@ static const char *last_start(const char *text, size_t n)
 
 void runs_banner_read(const char *folder, runs_banner *out)
 {
-    char path[4400];
+    char path[RUNS_PATH];
     size_t n;
     const struct {
         const char *begins;
@@ -552,7 +545,7 @@ void runs_banner_read(const char *folder, runs_banner *out)
         {"optimizer: ", out->optimizer, sizeof out->optimizer},
     };
     *out = (runs_banner){.program = ""};
-    path_in(folder, "run.log", path);
+    runs_path(folder, "run.log", path);
     char *text = read_tail(path, LOG_BANNER, &n);
     const char *s = text ? last_start(text, n) : NULL;
     for (int i = 0; s && s < text + n && i < 64; i++) {
@@ -580,7 +573,7 @@ void runs_banner_read(const char *folder, runs_banner *out)
 
 json_t *runs_manifest(const char *folder)
 {
-    char path[4400], name[64];
+    char path[RUNS_PATH], name[64];
     const char *kind;
     json_t *o = NULL;
     const int64_t step = rd_ckpt_newest_step(folder);
@@ -590,7 +583,7 @@ json_t *runs_manifest(const char *folder)
     static const char *const prefix[] = {"model", "best"};
     for (int i = 0; i < 2 && !in && step >= 0; i++) {
         (void)snprintf(name, sizeof name, "%s-%" PRId64 ".npz", prefix[i], step);
-        path_in(folder, name, path);
+        runs_path(folder, name, path);
         in = rd_input_open(path, RD_MAYBE, &kind);
     }
     if (!in) return NULL;

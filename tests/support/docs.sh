@@ -68,6 +68,8 @@ logs/RUNS.md            4096
 logs/PREDICT.md         4096
 logs/SWEEPS.md          5120
 logs/EXPORT.md          5120
+logs/REPORT.md          4096
+logs/TENSORBOARD.md     3072
 models/README.md        5120
 models/ADDING.md        2560
 runner/README.md        9216

@@ -88,7 +88,7 @@ static struct bad_row {
     {"a mode in upper case",
      {"--mode=Train"},
      "flag '--mode' must be one of train, eval, infer, train_eval, prepare, bench, plan, doctor, "
-     "runs, diff, show, average, not 'Train'; did you mean --mode=train?"},
+     "runs, diff, show, average, export, report, not 'Train'; did you mean --mode=train?"},
     {"stray dash",
      {"-"},
      "'-' belongs to no flag; a config is given as --config_file=FILE, and --help lists the flags"},
@@ -109,7 +109,7 @@ static struct bad_row {
     {"mode",
      {"--mode=trian"},
      "flag '--mode' must be one of train, eval, infer, train_eval, prepare, bench, plan, doctor, "
-     "runs, diff, show, average, export, not 'trian'; did you mean --mode=train?"},
+     "runs, diff, show, average, export, report, not 'trian'; did you mean --mode=train?"},
     {"integer: word",
      {"--max_steps=many"},
      "flag '--max_steps' must be an integer, 0 .. 1000000000000000, not 'many'; meaning: training "
