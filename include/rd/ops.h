@@ -163,6 +163,20 @@ rd_var *rd_op_activate(rd_tape *t, rd_activation f, rd_var *x);
 /* Returns a b, element by element, for a and b of one shape. They may be the same variable. */
 rd_var *rd_op_multiply(rd_tape *t, rd_var *a, rd_var *b);
 
+enum { RD_ROTARY_WIDEST = 1024 };
+typedef struct rd_rotary {
+    /* Columns [0, n_heads head) of a row are queries, the next n_kv_heads head are keys. The rest
+     * is copied. head is even, at most RD_ROTARY_WIDEST. */
+    int64_t n_heads, n_kv_heads, head;
+    const int64_t *position; /* [N] position of each row, at least 0 */
+    const double *rate;      /* [head / 2] angle of position 1, in radians; NULL: no rotation */
+    float eps;               /* of the norms; above 0 where there are gains */
+} rd_rotary;
+/* Returns x with rotary positions (Su et al. 2021): elements k and k + head / 2 of each head are
+ * turned by position rate[k]. x (N, ...). With q_gain and k_gain (head), each head is first divided
+ * by its root mean square and multiplied by the gain. Both or none are NULL. */
+rd_var *rd_op_rotary(rd_tape *t, const rd_rotary *a, rd_var *x, rd_var *q_gain, rd_var *k_gain);
+
 typedef struct rd_residual {
     /* Row i: the mask is that of the row (sample[i], position[i]) of rd_philox_keep. */
     rd_dropout drop;
@@ -209,6 +223,10 @@ typedef struct rd_xent {
      * probability and no gradient. 0: all. */
     int64_t n_classes;
     bool by_rows; /* W is (V, k), for example the table of an embedding */
+    /* Logits l become softcap tanh(l / softcap) (Gemma 2), before the temperature. 0: they stay. */
+    float softcap;
+    /* Adds z_loss (log sum exp l)^2 to the loss of a row (PaLM), but not to nll. */
+    float z_loss;
 } rd_xent;
 /* Returns (1, 1), the sum of the cross-entropies of softmax(x W / temperature). x (N, k), W (k, V)
  * a parameter. Projection, softmax and cross-entropy are one op, so the logits are never stored

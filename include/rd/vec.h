@@ -19,6 +19,8 @@ rd_code rd_vec_add(rd_backend *be, int64_t n, const float *x, float *y, rd_statu
 /* y = a + b, [n]. y may be a or b. */
 rd_code rd_vec_sum(rd_backend *be, int64_t n, const float *a, const float *b, float *y,
                    rd_status *st);
+/* x = c tanh(x / c), [n]. */
+rd_code rd_vec_softcap(rd_backend *be, int64_t n, float c, float *x, rd_status *st);
 
 /* to[i][j] (+)= from[i][j] for `rows` rows of `width` elements. Rows begin ld_from and ld_to
  * elements apart. add: += instead of =. */
@@ -51,6 +53,7 @@ typedef struct rd_vec_kernels {
     rd_code (*add)(rd_backend *be, int64_t n, const float *x, float *y, rd_status *st);
     rd_code (*sum)(rd_backend *be, int64_t n, const float *a, const float *b, float *y,
                    rd_status *st);
+    rd_code (*softcap)(rd_backend *be, int64_t n, float c, float *x, rd_status *st);
     rd_code (*rows_copy)(rd_backend *be, int64_t rows, int64_t width, const float *from,
                          int64_t ld_from, float *to, int64_t ld_to, bool add, rd_status *st);
     rd_code (*add_bias)(rd_backend *be, int64_t N, int64_t width, const float *b, float *y,

@@ -7,6 +7,15 @@
 
 RD_C_BEGIN
 
+/* The positions that occur among N rows, in memory of the arena. */
+typedef struct rd_position_set {
+    int64_t n;
+    const int64_t *position; /* [n], increasing */
+    const int32_t *row;      /* [N] the index of each row's position */
+} rd_position_set;
+rd_code rd_position_set_of(rd_arena *a, int64_t N, const int64_t *position, rd_position_set *out,
+                           rd_status *st);
+
 /* The table of the encodings that a call needs. Element (p, k) is sin or cos of position[p] times
  * the rate of column k. */
 typedef struct rd_position_table {

@@ -4,7 +4,9 @@
  *   dl_iv = w_i (p_iv - each - [v = y_i] right) / tau
  *   dx = dl W^T,  dW += x^T dl,  db += column sums of dl
  * right and each depend on the smoothing; right is 1 and each is 0 without it. W^T is stored if
- * by_rows. Sums and dl skip the columns behind the classes.
+ * by_rows. Sums and dl skip the columns behind the classes. With softcap c, l is c tanh(l' / c),
+ * and dl' = dl (1 - (l / c)^2). With z_loss z, a row has z lse^2 more, and p_iv the factor
+ * 1 + 2 z lse, where lse = log sum_v exp l_iv.
  *
  * The logits of a block take at most BLOCK_BYTES. They become dl in place while they are in memory.
  * Therefore the forward pass computes the gradients, times the seed that the loss will get
@@ -39,6 +41,9 @@ static rd_code softmax_xent_infer(rd_call *c, rd_status *st)
         return rd_fail(st, RD_EBUG,
                        "softmax_xent: the bias has %" PRId64 " numbers for %" PRId64 " classes",
                        b->rows * b->cols, V);
+    if (!(a->softcap >= 0.0f && a->z_loss >= 0.0f))
+        return rd_fail(st, RD_EBUG, "softmax_xent: softcap %g, z_loss %g", (double)a->softcap,
+                       (double)a->z_loss);
     if (n < 1 || n > V)
         return rd_fail(st, RD_EBUG, "softmax_xent: %" PRId64 " classes do not fit %" PRId64, n, V);
     if (!(a->smoothing >= 0.0f && a->smoothing < 1.0f) ||
@@ -59,12 +64,22 @@ typedef struct softmax_xent_job {
     const rd_xent *a;
     rd_xent_shares share;
     int64_t first, V, n; /* n: classes; the other columns fill a block */
-    float *l;
-    const float *bias;  /* NULL: none */
-    double *loss, *nll; /* [rows] */
+    float *l, *cap;      /* cap: [rows, V] 1 - (l / softcap)^2; NULL: not wanted */
+    const float *bias;   /* NULL: none */
+    double *loss, *nll;  /* [rows] */
     bool grad;
     float seed;
 } softmax_xent_job;
+
+/* Limits the logits of a row. slope: [n] that of the limit; NULL: not wanted. */
+static void softmax_xent_cap(float softcap, int64_t n, float *restrict l, float *restrict slope)
+{
+    const float inv = 1.0f / softcap;
+#pragma omp simd
+    for (int64_t v = 0; v < n; v++) l[v] = rd_tanhf(l[v] * inv);
+    for (int64_t v = 0; v < n && slope; v++) slope[v] = 1.0f - l[v] * l[v];
+    for (int64_t v = 0; v < n; v++) l[v] *= softcap;
+}
 
 static void softmax_xent_rows_part(void *ctx, int64_t lo, int64_t hi)
 {
@@ -77,6 +92,8 @@ static void softmax_xent_rows_part(void *ctx, int64_t lo, int64_t hi)
         const float *restrict bias = j->bias;
         const int32_t y = j->a->target[j->first + i];
         for (int64_t v = 0; v < n && bias; v++) l[v] += bias[v];
+        float *restrict slope = j->cap ? j->cap + i * V : NULL;
+        if (j->a->softcap > 0.0f) softmax_xent_cap(j->a->softcap, n, l, slope);
         const float top = rd_maxf(l, n);
         if (j->a->argmax) {
             int64_t best = 0;
@@ -100,16 +117,19 @@ static void softmax_xent_rows_part(void *ctx, int64_t lo, int64_t hi)
         const double loss = smooth ? j->share.right * nll +
                                          j->share.each * ((double)n * log_sum - (double)all)
                                    : nll;
-        j->loss[i] = loss * (double)weight;
+        const double lse = log_sum + (double)top * (double)inv, z = (double)j->a->z_loss;
+        j->loss[i] = (loss + z * lse * lse) * (double)weight;
         j->nll[i] = nll * (double)weight;
         if (j->a->nll) j->a->nll[j->first + i] = (float)nll;
         if (!j->grad) continue;
-        const float g = j->seed * inv * weight, s = g / sum, each = g * (float)j->share.each;
+        const float g = j->seed * inv * weight, s = g / sum * (float)(1.0 + 2.0 * z * lse),
+                    each = g * (float)j->share.each;
         if (smooth)
             for (int64_t v = 0; v < n; v++) l[v] = l[v] * s - each;
         else
             for (int64_t v = 0; v < n; v++) l[v] *= s;
         l[y] -= g * (float)j->share.right;
+        for (int64_t v = 0; v < n && slope; v++) l[v] *= slope[v];
         for (int64_t v = n; v < V; v++) l[v] = 0.0f;
     }
 }
@@ -154,12 +174,13 @@ static rd_code softmax_xent_forward(rd_call *c, rd_status *st)
     int64_t block = rd_xent_block_rows(c->be, BLOCK_BYTES, V);
     if (block > N) block = N;
     softmax_xent_saved *s;
-    float *l;
+    float *l, *cap = NULL;
     double *loss, sum = 0.0, nll_sum = 0.0;
     RD_TRY(rd_arena_zero(c->kept, sizeof *s, &s, st));
     c->saved = s;
     if (c->keep) RD_TRY(rd_rows_get(c->kept, N, X, &s->dx, st));
     RD_TRY(rd_rows_get(c->scratch, block, V, &l, st));
+    if (c->keep && a->softcap > 0.0f) RD_TRY(rd_rows_get(c->scratch, block, V, &cap, st));
     RD_TRY(rd_arena_get(c->scratch, (size_t)(2 * block + 1) * sizeof *loss, &loss, st));
     for (int64_t i = 0; i < N; i += block) {
         const int64_t n = N - i < block ? N - i : block;
@@ -170,6 +191,7 @@ static rd_code softmax_xent_forward(rd_call *c, rd_status *st)
                               .V = V,
                               .n = a->n_classes ? a->n_classes : V,
                               .l = l,
+                              .cap = cap,
                               .bias = c->in[2] ? c->in[2]->v : NULL,
                               .loss = loss,
                               .nll = loss + block,

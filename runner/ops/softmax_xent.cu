@@ -27,8 +27,27 @@ struct xent_rows {
     float *nll;         /* NULL: not wanted */
     float inv, seed;    /* 1 / temperature */
     double right, each; /* rd_xent_shares */
+    float softcap, z;   /* rd_xent */
     bool smooth, grad;
 };
+
+/* Returns logit v of a row with its bias, limited. */
+static __device__ inline float capped(const xent_rows &r, const float *l, int64_t v)
+{
+    const float x = r.bias ? l[v] + r.bias[v] : l[v];
+    return r.softcap > 0.0f ? r.softcap * tanhf(x / r.softcap) : x;
+}
+/* Returns the slope of the limit at a limited logit. */
+static __device__ inline float cap_slope(const xent_rows &r, float x)
+{
+    const float t = x / r.softcap;
+    return 1.0f - t * t;
+}
+/* Returns log sum exp of the logits. */
+static __device__ inline double log_sum_exp(const xent_rows &r, float top, float sum)
+{
+    return log((double)sum) + (double)top * (double)r.inv;
+}
 
 static __device__ inline float weight_of(const xent_rows &r, int64_t i)
 {
@@ -44,7 +63,8 @@ static __device__ void xent_row_finish(const xent_rows &r, int64_t i, float l_y,
                  weight = (double)weight_of(r, i),
                  loss = r.smooth ? r.right * nll + r.each * ((double)r.n * log_sum - (double)all)
                                  : nll;
-    r.loss[i] = loss * weight;
+    const double lse = log_sum_exp(r, top, sum);
+    r.loss[i] = (loss + (double)r.z * lse * lse) * weight;
     r.weighted_nll[i] = nll * weight;
     if (r.nll) r.nll[i] = (float)nll;
     if (r.argmax) r.argmax[i] = best < r.n ? best : (int)(r.n - 1);
@@ -70,10 +90,10 @@ template <int THREADS, int PER> static __device__ inline void whole_row(const xe
 #pragma unroll
     for (int k = 0; k < PER; k++) {
         const int v = t + k * THREADS;
-        x[k] = v >= r.n ? -INFINITY : r.bias ? l[v] + r.bias[v] : l[v];
+        x[k] = v >= r.n ? -INFINITY : capped(r, l, v);
     }
     const int y = r.target[i];
-    const float l_y = r.bias ? l[y] + r.bias[y] : l[y];
+    const float l_y = capped(r, l, y);
     float top = x[0];
 #pragma unroll
     for (int k = 1; k < PER; k++) top = fmaxf(top, x[k]);
@@ -100,11 +120,14 @@ template <int THREADS, int PER> static __device__ inline void whole_row(const xe
     sum = rd_block_sum(sum);
     if (t == 0) xent_row_finish(r, i, l_y, top, sum, all, best);
     if (!r.grad) return;
-    const float g = r.seed * r.inv * weight_of(r, i), s = g / sum;
+    const float g = r.seed * r.inv * weight_of(r, i),
+                s = g / sum * (float)(1.0 + 2.0 * (double)r.z * log_sum_exp(r, top, sum));
 #pragma unroll
     for (int k = 0; k < PER; k++) {
         const int v = t + k * THREADS;
-        if (v < V) l[v] = xent_dl(r, x[k], s, g, v, y);
+        if (v >= V) continue;
+        const float slope = r.softcap > 0.0f && v < r.n ? cap_slope(r, capped(r, l, v)) : 1.0f;
+        l[v] = slope * xent_dl(r, x[k], s, g, v, y);
     }
 }
 
@@ -131,7 +154,9 @@ static __global__ void __launch_bounds__(512) softmax_long(xent_rows r)
     const int64_t i = r.first + blockIdx.x, V = r.V;
     float *l = r.l + blockIdx.x * V;
     const int y = r.target[i];
-    for (int64_t v = threadIdx.x; v < r.n && r.bias; v += THREADS) l[v] += r.bias[v];
+    const bool limits = r.softcap > 0.0f;
+    for (int64_t v = threadIdx.x; v < r.n && (r.bias || limits); v += THREADS)
+        l[v] = capped(r, l, v);
     __syncthreads();
     const float l_y = l[y];
     const rd_softmax_row of = rd_softmax_of_row<THREADS>(l, r.n, r.inv);
@@ -145,10 +170,13 @@ static __global__ void __launch_bounds__(512) softmax_long(xent_rows r)
     }
     if (threadIdx.x == 0) xent_row_finish(r, i, l_y, top, of.sum, all, first);
     if (!r.grad) return;
-    const float g = r.seed * r.inv * weight_of(r, i), s = g / of.sum;
+    const float g = r.seed * r.inv * weight_of(r, i),
+                s = g / of.sum * (float)(1.0 + 2.0 * (double)r.z * log_sum_exp(r, top, of.sum));
 #pragma unroll 8
-    for (int64_t v = threadIdx.x; v < V; v += THREADS)
-        l[v] = xent_dl(r, v < r.n ? expf((l[v] - top) * r.inv) : 0.0f, s, g, v, y);
+    for (int64_t v = threadIdx.x; v < V; v += THREADS) {
+        const float slope = limits && v < r.n ? cap_slope(r, l[v]) : 1.0f;
+        l[v] = slope * xent_dl(r, v < r.n ? expf((l[v] - top) * r.inv) : 0.0f, s, g, v, y);
+    }
 }
 
 static rd_code softmax(rd_gpu *gpu, unsigned n, const xent_rows &rows, rd_status *st)
@@ -213,6 +241,8 @@ extern "C" rd_code rd_cuda_softmax_xent_forward(rd_call *c, rd_status *st)
     r.right = share.right;
     r.each = share.each;
     r.smooth = share.each > 0.0;
+    r.softcap = a->softcap;
+    r.z = a->z_loss;
     r.argmax = a->argmax ? reinterpret_cast<int32_t *>(out + w.argmax) : NULL;
     r.nll = a->nll ? reinterpret_cast<float *>(out + w.nll) : NULL;
     r.inv = 1.0f / a->temperature;

@@ -53,7 +53,7 @@ static void pick_apply(trial *t)
 }
 
 /* size: rows, width, columns of the logits, classes (0: all), W by rows, bias, smoothing as
- * fairseq, weights. number: temperature, smoothing. */
+ * fairseq, weights, limited logits and z loss. number: temperature, smoothing. */
 static void xent_declare(trial *t)
 {
     const int64_t *s = t->c->size;
@@ -76,7 +76,9 @@ static void xent_apply(trial *t)
                        .smooth_others = s[6] != 0,
                        .weight = s[7] ? weight : NULL,
                        .n_classes = s[3],
-                       .by_rows = s[4] != 0};
+                       .by_rows = s[4] != 0,
+                       .softcap = s[8] ? 1.5f : 0.0f,
+                       .z_loss = s[8] ? 0.1f : 0.0f};
     give(t, t->loss = rd_op_softmax_xent_bias(t->h.tape, &a, rows_of(t, 0), direct(t, 1),
                                               s[5] ? direct(t, 2) : NULL));
     double *by_row = sum_out(t);
@@ -202,6 +204,26 @@ static void multiply_apply(trial *t)
     for (int i = 0; i < 2 && !t->c->size[0]; i++)
         x[i] = rd_op_pick(t->h.tape, 1, &x[i], (const int64_t *[]){rows_in_order(t, 0)}, 0);
     give(t, rd_op_multiply(t->h.tape, x[0], x[1]));
+}
+
+/* size: rows, heads of queries, of keys, width of a head, columns behind them, gains, no
+ * rotation. */
+static void rotary_declare(trial *t)
+{
+    const int64_t *s = t->c->size;
+    matrix(t, s[0] ? s[0] : 1, (s[1] + s[2]) * s[3] + s[4]);
+    for (int i = 0; i < 2 && s[5]; i++) matrix(t, 0, s[3]);
+}
+static void rotary_apply(trial *t)
+{
+    const int64_t *s = t->c->size;
+    int64_t *position = step_memory(t, s[0], sizeof *position);
+    double *rate = step_memory(t, s[3] / 2, sizeof *rate);
+    for (int64_t i = 0; i < s[0]; i++) position[i] = i % 37 + (i % 3 ? 0 : 10000);
+    for (int64_t k = 0; k < s[3] / 2; k++) rate[k] = 1.0 / (double)(1 + 3 * k);
+    const rd_rotary a = {s[1], s[2], s[3], position, s[6] ? NULL : rate, 1e-5f};
+    give(t, rd_op_rotary(t->h.tape, &a, some_rows(t), s[5] ? input(t, 1) : NULL,
+                         s[5] ? input(t, 2) : NULL));
 }
 
 /* size: rows, columns, x is there. number: the probability to keep. */
@@ -583,6 +605,7 @@ static void cast_apply(trial *t)
 #define MULTIPLY .op = "multiply", .declare = multiply_declare, .apply = multiply_apply
 #define ACTIVATE .op = "activate", .declare = activate_declare, .apply = activate_apply
 #define RESIDUAL_SUM .op = "residual", .declare = residual_declare, .apply = residual_apply
+#define ROTARY .op = "rotary", .declare = rotary_declare, .apply = rotary_apply
 #define POSITIONS .op = "positions", .declare = positions_declare, .apply = positions_apply
 #define CLASS .op = "class_loss", .declare = class_declare, .apply = class_apply
 #define RNN .op = "rnn_layer", .declare = rnn_declare, .apply = rnn_apply

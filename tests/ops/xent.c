@@ -14,26 +14,34 @@ typedef struct xent_case {
     bool smooth_others, weights;
     float temperature;
     bool tied; /* x has rows of W */
+    float softcap, z_loss;
 } xent_case;
 
 static const xent_case cases[] = {
-    {"table", 9, 16, 24, 0, true, false, 0.0f, false, false, 1.0f, false},
-    {"table, one row", 1, 8, 37, 0, true, false, 0.0f, false, false, 1.0f, false},
-    {"table, one class", 9, 8, 1, 0, true, true, 0.0f, false, false, 1.0f, false},
-    {"bias", 9, 16, 24, 0, false, true, 0.0f, false, false, 1.0f, false},
-    {"table, bias", 33, 5, 7, 0, true, true, 0.0f, false, false, 0.7f, false},
-    {"uniform", 9, 16, 24, 0, false, false, 0.1f, false, false, 1.0f, false},
-    {"fairseq", 9, 16, 24, 0, false, false, 0.1f, true, false, 1.0f, false},
-    {"fairseq, two classes", 9, 16, 2, 0, true, true, 0.3f, true, false, 1.0f, false},
-    {"uniform, one class", 9, 16, 1, 0, true, true, 0.3f, false, false, 1.0f, false},
-    {"weights", 9, 16, 24, 0, false, false, 0.0f, false, true, 1.0f, false},
-    {"classes", 9, 16, 24, 19, false, false, 0.0f, false, false, 1.0f, false},
-    {"classes, table, bias", 9, 16, 24, 17, true, true, 0.0f, false, false, 1.0f, false},
-    {"all of it", 70, 12, 40, 37, true, true, 0.1f, false, true, 0.7f, false},
-    {"all of it, fairseq", 70, 12, 40, 37, true, true, 0.2f, true, true, 1.3f, false},
-    {"all of it, wide", 5, 8, 4200, 4111, true, true, 0.1f, false, true, 1.0f, false},
-    {"tied", 33, 12, 24, 0, true, true, 0.1f, false, false, 1.0f, true},
-    {"tied, classes", 33, 12, 24, 21, true, false, 0.1f, true, true, 1.0f, true},
+    {"table", 9, 16, 24, 0, true, false, 0.0f, false, false, 1.0f, false, 0.0f, 0.0f},
+    {"table, one row", 1, 8, 37, 0, true, false, 0.0f, false, false, 1.0f, false, 0.0f, 0.0f},
+    {"table, one class", 9, 8, 1, 0, true, true, 0.0f, false, false, 1.0f, false, 0.0f, 0.0f},
+    {"bias", 9, 16, 24, 0, false, true, 0.0f, false, false, 1.0f, false, 0.0f, 0.0f},
+    {"table, bias", 33, 5, 7, 0, true, true, 0.0f, false, false, 0.7f, false, 0.0f, 0.0f},
+    {"uniform", 9, 16, 24, 0, false, false, 0.1f, false, false, 1.0f, false, 0.0f, 0.0f},
+    {"fairseq", 9, 16, 24, 0, false, false, 0.1f, true, false, 1.0f, false, 0.0f, 0.0f},
+    {"fairseq, two classes", 9, 16, 2, 0, true, true, 0.3f, true, false, 1.0f, false, 0.0f, 0.0f},
+    {"uniform, one class", 9, 16, 1, 0, true, true, 0.3f, false, false, 1.0f, false, 0.0f, 0.0f},
+    {"weights", 9, 16, 24, 0, false, false, 0.0f, false, true, 1.0f, false, 0.0f, 0.0f},
+    {"classes", 9, 16, 24, 19, false, false, 0.0f, false, false, 1.0f, false, 0.0f, 0.0f},
+    {"classes, table, bias", 9, 16, 24, 17, true, true, 0.0f, false, false, 1.0f, false, 0.0f,
+     0.0f},
+    {"all of it", 70, 12, 40, 37, true, true, 0.1f, false, true, 0.7f, false, 0.0f, 0.0f},
+    {"all of it, fairseq", 70, 12, 40, 37, true, true, 0.2f, true, true, 1.3f, false, 0.0f, 0.0f},
+    {"all of it, wide", 5, 8, 4200, 4111, true, true, 0.1f, false, true, 1.0f, false, 0.0f, 0.0f},
+    {"tied", 33, 12, 24, 0, true, true, 0.1f, false, false, 1.0f, true, 0.0f, 0.0f},
+    {"softcap", 9, 16, 24, 0, false, false, 0.0f, false, false, 1.0f, false, 1.5f, 0.0f},
+    {"z loss", 9, 16, 24, 0, true, false, 0.0f, false, false, 1.0f, false, 0.0f, 0.3f},
+    {"softcap, z loss, all of it", 70, 12, 40, 37, true, true, 0.1f, false, true, 0.7f, false, 2.0f,
+     0.1f},
+    {"softcap, z loss, wide", 5, 8, 4200, 4111, true, true, 0.1f, false, true, 1.0f, false, 2.0f,
+     0.1f},
+    {"tied, classes", 33, 12, 24, 21, true, false, 0.1f, true, true, 1.0f, true, 0.0f, 0.0f},
 };
 
 typedef struct xent_test {
@@ -59,6 +67,7 @@ static void logits_of(const xent_test *t, int64_t i, double *l)
         l[v] = c->bias ? t->h.x[t->b][v] : 0.0;
         for (int64_t k = 0; k < c->k; k++)
             l[v] += x[k] * W[c->by_rows ? v * c->k + k : k * c->V + v];
+        if (c->softcap > 0.0f) l[v] = (double)c->softcap * tanh(l[v] / (double)c->softcap);
         l[v] /= (double)c->temperature;
     }
 }
@@ -90,6 +99,7 @@ static double xent_reference(void *ctx)
                                               : (right ? 1.0 - e : 0.0) + e / (double)n;
             loss += q * (log_sum - l[v]);
         }
+        loss += (double)c->z_loss * log_sum * log_sum;
         total += (c->weights ? (double)t->weight[i] : 1.0) * loss;
     }
     return total;
@@ -123,7 +133,9 @@ static rd_xent xent_attr(xent_test *t)
                      .smooth_others = c->smooth_others,
                      .weight = c->weights ? t->weight : NULL,
                      .n_classes = c->n_classes,
-                     .by_rows = c->by_rows};
+                     .by_rows = c->by_rows,
+                     .softcap = c->softcap,
+                     .z_loss = c->z_loss};
 }
 
 static rd_var *xent_rows_of(xent_test *t, int64_t n)
@@ -204,9 +216,20 @@ static void test_known(void **state)
     static const float z[] = {2.0f, 1.0f, 0.0f, -1.0f};
     (void)state;
     for (int k = 0; k < 6; k++) {
-        const xent_case c = {
-            "",    1,    4,    4, 0, k % 2, false, known[k / 2].smoothing, known[k / 2].others,
-            false, 1.0f, false};
+        const xent_case c = {"",
+                             1,
+                             4,
+                             4,
+                             0,
+                             k % 2,
+                             false,
+                             known[k / 2].smoothing,
+                             known[k / 2].others,
+                             false,
+                             1.0f,
+                             false,
+                             0.0f,
+                             0.0f};
         xent_test t;
         rd_status st = {0};
         xent_init(&t, &c, 1);
@@ -232,7 +255,7 @@ static void test_known(void **state)
 static void test_threads(void **state)
 {
     (void)state;
-    for (int k = 12; k < 17; k++) {
+    for (int k = 12; k < 21; k++) {
         float *first = NULL;
         double loss_sum = 0.0, nll_sum = 0.0;
         for (int threads = 1; threads <= 4; threads *= 2) {
@@ -327,7 +350,7 @@ static void test_refused(void **state)
         h_free(&t.h);
     }
     /* e / (V - 1) of one class */
-    const xent_case one = {"", 1, 4, 1, 0, true, false, 0.1f, true, false, 1.0f, false};
+    const xent_case one = {"", 1, 4, 1, 0, true, false, 0.1f, true, false, 1.0f, false, 0.0f, 0.0f};
     xent_test t;
     rd_status st = {0};
     xent_init(&t, &one, 1);

@@ -24,30 +24,38 @@ void rd_sinusoid_columns(rd_sinusoid layout, int64_t d, double *rate, uint8_t *c
     for (int64_t k = 0; k < d && layout == RD_SINUSOID_NONE; k++) rate[k] = 0.0, cosine[k] = 0;
 }
 
-rd_code rd_position_list(rd_call *c, rd_position_table *out, rd_status *st)
+rd_code rd_position_set_of(rd_arena *a, int64_t N, const int64_t *position, rd_position_set *out,
+                           rd_status *st)
 {
-    const rd_positions *a = c->attr;
-    const int64_t N = c->in[0]->rows, d = c->in[0]->cols;
-    int64_t *list;
+    int64_t *list, n = 0;
     int32_t *row;
-    double *rate;
-    uint8_t *cosine;
-    RD_TRY(rd_arena_get(c->scratch, (size_t)(N + 1) * sizeof *list, &list, st));
-    RD_TRY(rd_arena_get(c->scratch, (size_t)(N + 1) * sizeof *row, &row, st));
-    RD_TRY(rd_arena_get(c->scratch, (size_t)(d + 1) * sizeof *rate, &rate, st));
-    RD_TRY(rd_arena_get(c->scratch, (size_t)(d + 1) * sizeof *cosine, &cosine, st));
-    for (int64_t i = 0; i < N; i++) list[i] = a->position[i];
+    RD_TRY(rd_arena_get(a, (size_t)(N + 1) * sizeof *list, &list, st));
+    RD_TRY(rd_arena_get(a, (size_t)(N + 1) * sizeof *row, &row, st));
+    for (int64_t i = 0; i < N; i++) list[i] = position[i];
     qsort(list, (size_t)N, sizeof *list, positions_order);
-    int64_t n = 0;
     for (int64_t i = 0; i < N; i++)
         if (n == 0 || list[i] != list[n - 1]) list[n++] = list[i];
     for (int64_t i = 0; i < N; i++) {
-        const int64_t *at = bsearch(&a->position[i], list, (size_t)n, sizeof *list,
-                                    positions_order);
+        const int64_t *at = bsearch(&position[i], list, (size_t)n, sizeof *list, positions_order);
         row[i] = (int32_t)(at - list);
     }
+    *out = (rd_position_set){n, list, row};
+done:
+    return st->code;
+}
+
+rd_code rd_position_list(rd_call *c, rd_position_table *out, rd_status *st)
+{
+    const rd_positions *a = c->attr;
+    const int64_t d = c->in[0]->cols;
+    rd_position_set set;
+    double *rate;
+    uint8_t *cosine;
+    RD_TRY(rd_position_set_of(c->scratch, c->in[0]->rows, a->position, &set, st));
+    RD_TRY(rd_arena_get(c->scratch, (size_t)(d + 1) * sizeof *rate, &rate, st));
+    RD_TRY(rd_arena_get(c->scratch, (size_t)(d + 1) * sizeof *cosine, &cosine, st));
     rd_sinusoid_columns(a->layout, d, rate, cosine);
-    *out = (rd_position_table){n, list, row, rate, cosine};
+    *out = (rd_position_table){set.n, set.position, set.row, rate, cosine};
 done:
     return st->code;
 }

@@ -1,5 +1,6 @@
 /* vec.c -- the functions of vec.h on a CPU, and the choice between backends. */
 #include "rd/vec.h"
+#include "rd/vecmath.h"
 #include <string.h>
 
 rd_code rd_vec_zero(rd_backend *be, int64_t n, float *y, rd_status *st)
@@ -26,6 +27,15 @@ static rd_code cpu_vec_sum(rd_backend *be, int64_t n, const float *a, const floa
 {
     (void)be, (void)st;
     for (int64_t i = 0; i < n; i++) y[i] = a[i] + b[i];
+    return RD_OK;
+}
+
+static rd_code cpu_vec_softcap(rd_backend *be, int64_t n, float c, float *x, rd_status *st)
+{
+    const float inv = 1.0f / c;
+    (void)be, (void)st;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) x[i] = c * rd_tanhf(x[i] * inv);
     return RD_OK;
 }
 
@@ -80,8 +90,8 @@ static rd_code cpu_add_columns(rd_backend *be, rd_arena *scratch, int64_t N, int
     return RD_OK;
 }
 
-static const rd_vec_kernels cpu_vec = {cpu_vec_add, cpu_vec_sum, cpu_rows_copy, cpu_add_bias,
-                                       cpu_add_columns};
+static const rd_vec_kernels cpu_vec = {cpu_vec_add,   cpu_vec_sum,  cpu_vec_softcap,
+                                       cpu_rows_copy, cpu_add_bias, cpu_add_columns};
 static const rd_vec_kernels *const vec_kernels[RD_BACKENDS] = {
     [RD_CPU] = &cpu_vec, [RD_GPU] = RD_GPU_ENTRY(&rd_cuda_vec)};
 
@@ -99,6 +109,11 @@ rd_code rd_vec_sum(rd_backend *be, int64_t n, const float *a, const float *b, fl
                    rd_status *st)
 {
     return vec_kernels_of(be)->sum(be, n, a, b, y, st);
+}
+
+rd_code rd_vec_softcap(rd_backend *be, int64_t n, float c, float *x, rd_status *st)
+{
+    return vec_kernels_of(be)->softcap(be, n, c, x, st);
 }
 
 rd_code rd_rows_copy(rd_backend *be, int64_t rows, int64_t width, const float *from,

@@ -39,6 +39,16 @@ static rd_code launch_vec_add(rd_backend *be, int64_t n, const float *x, float *
     return launch_vec_sum(be, n, y, x, y, st);
 }
 
+static __global__ void vec_softcap(int64_t n, float c, float *x)
+{
+    for (RD_EACH(i, n)) x[i] = c * tanhf(x[i] / c);
+}
+
+static rd_code launch_vec_softcap(rd_backend *be, int64_t n, float c, float *x, rd_status *st)
+{
+    return RD_LAUNCH(rd_gpu_of(be), st, vec_softcap, rd_grid(n), RD_BLOCK, 0, n, c, x);
+}
+
 template <typename V>
 static __global__ void rows_copy(int64_t rows, int64_t width, const V *from, int64_t ld_from, V *to,
                                  int64_t ld_to, bool add)
@@ -148,5 +158,5 @@ static rd_code launch_add_columns(rd_backend *be, rd_arena *scratch, int64_t N, 
     return RD_OK;
 }
 
-const rd_vec_kernels rd_cuda_vec = {launch_vec_add, launch_vec_sum, launch_rows_copy,
-                                    launch_add_bias, launch_add_columns};
+const rd_vec_kernels rd_cuda_vec = {launch_vec_add,   launch_vec_sum,  launch_vec_softcap,
+                                    launch_rows_copy, launch_add_bias, launch_add_columns};
