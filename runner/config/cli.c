@@ -174,24 +174,6 @@ static rd_code add_set(rd_cli *c, const char *key, const char *value, rd_status 
     return RD_OK;
 }
 
-rd_code rd_cli_path(rd_cli *c, const char *flag, const char *value, const char **out, rd_status *st)
-{
-    char at[RD_SHOWN_BYTES + 80], shown[RD_SHOWN_BYTES], *path = NULL;
-    snprintf(at, sizeof at, "%s%s", flag, rd_shown(value, shown));
-    if (rd_home_path(value, at, &path, st) != RD_OK) return st->code;
-    if (path) {
-        char **more = realloc(c->path, (size_t)(c->n_path + 1) * sizeof *more);
-        if (!more) {
-            free(path);
-            return rd_fail(st, RD_EENV, "out of memory for the command line");
-        }
-        c->path = more;
-        c->path[c->n_path++] = path;
-    }
-    *out = path ? path : value;
-    return RD_OK;
-}
-
 static rd_code set_path(rd_cli *c, const rd_flag *f, const char *value, rd_status *st)
 {
     char flag[80];

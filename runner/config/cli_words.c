@@ -5,7 +5,10 @@
  * message names the right form. */
 #include "cli_impl.h"
 #include "config_impl.h"
+#include "rd/home_path.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -96,6 +99,24 @@ static rd_code words_no_config(const rd_cli *c, const char *word, rd_status *st)
                    "'%s' belongs to no flag; a config is given as --config_file=FILE, and --help "
                    "lists the flags",
                    shown);
+}
+
+rd_code rd_cli_path(rd_cli *c, const char *flag, const char *value, const char **out, rd_status *st)
+{
+    char at[RD_SHOWN_BYTES + 80], shown[RD_SHOWN_BYTES], *path = NULL;
+    snprintf(at, sizeof at, "%s%s", flag, rd_shown(value, shown));
+    if (rd_home_path(value, at, &path, st) != RD_OK) return st->code;
+    if (path) {
+        char **more = realloc(c->path, (size_t)(c->n_path + 1) * sizeof *more);
+        if (!more) {
+            free(path);
+            return rd_fail(st, RD_EENV, "out of memory for the command line");
+        }
+        c->path = more;
+        c->path[c->n_path++] = path;
+    }
+    *out = path ? path : value;
+    return RD_OK;
 }
 
 rd_code rd_cli_take_words(rd_cli *c, rd_status *st)

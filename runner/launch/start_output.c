@@ -250,7 +250,8 @@ bool start_cause_signal(const char *text, char out[700])
     return true;
 }
 
-/* The lost host is the node behind "daemon" where Open MPI names it, "Remote daemon:" or "on node". */
+/* The lost host is the node behind "daemon", where Open MPI names it, or behind "Remote daemon:" or
+ * "on node". */
 static void cause_lost(const char *text, char out[700])
 {
     char host[200] = "";

@@ -2,8 +2,8 @@
  * exchange, and the model's step times for other numbers of hosts.
  *
  * forecast_model.c is arithmetic alone. forecast_sweep.c measures the links. forecast_record.c
- * keeps the measured step in the log folder. forecast.c changes it to the cluster that the user asks about. Plan mode measures and
- * prints tables. */
+ * keeps the measured step in the log folder. forecast.c changes it to the cluster that the user
+ * asks about. Plan mode measures and prints tables. */
 #ifndef RD_RUN_FORECAST_H
 #define RD_RUN_FORECAST_H
 
@@ -94,9 +94,9 @@ rd_code forecast_collect(rd_run *r, const forecast_sums *sums, forecast_step *ou
  * known. */
 void forecast_fit_links(const rd_run *r, forecast_step *m);
 
-/* Collective, between steps. Measures exchanges of many sizes by themselves, each begun together, as
- * float32. The median of a size counts, since others may use the machine, too. Sets both links of
- * *m, where there are several ranks. Gradients are overwritten. size_s: seconds for one size. */
+/* Collective, between steps. Measures exchanges of many sizes by themselves, each begun together,
+ * as float32. The median of a size counts, since others may use the machine, too. Sets both links
+ * of *m, where there are several ranks. Gradients are overwritten. size_s: seconds for one size. */
 rd_code forecast_sweep(rd_run *r, double size_s, forecast_step *m, rd_status *st);
 
 /* The caller owns the value; NULL: out of memory. */

@@ -70,8 +70,8 @@ void launch_words_release(launch_words *w);
 typedef struct child {
     pid_t pid; /* and process group; 0: none */
     bool own_launcher;
-    /* The process gets `in` and `err` as standard input (-1: /dev/null) and standard error, and USR2
-     * when this process dies. False: /dev/null, the standard error of this process, and TERM. */
+    /* The process gets `in` and `err` as standard input (-1: /dev/null) and standard error, and
+     * USR2 when this process dies. False: /dev/null, this process's standard error, and TERM. */
     bool streams;
     int in, err;     /* borrowed descriptors */
     int stop_signal; /* first signal that asked to stop; 0: none */

@@ -198,8 +198,8 @@ static void same_rows(const setting *s, int k, const char *what, int width, cons
 #define OK(call) assert_int_equal((call), CUDNN_STATUS_SUCCESS)
 
 /* Returns whether a call refused. A persistent algorithm may, in any call and with any status,
- * since these sizes are small; without a GPU only for a reason that the library is known to have. The
- * sizes that must not be refused: test_persistent. */
+ * since these sizes are small; without a GPU only for a reason that the library is known to have.
+ * The sizes that must not be refused: test_persistent. */
 static bool was_refused(const setting *s, const lstm_case *c, cudnnStatus_t r)
 {
     if (r == CUDNN_STATUS_SUCCESS) return false;

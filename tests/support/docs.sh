@@ -60,7 +60,7 @@ docker/README.md       14336
 docker/LAUNCH.md        6144
 docker/MESSAGES.md     15360
 docker/MESSAGES_GPU.md  6144
-logs/README.md          7680
+logs/README.md          8192
 logs/METRICS.md         6144
 logs/CHECKPOINTS.md     6144
 logs/FAULTS.md          6144

@@ -1,5 +1,5 @@
-/* launch.c -- tests the line that starts the ranks, how ranks are dealt to hosts, and what becomes of
- * the launcher's own texts. */
+/* launch.c -- tests the line that starts the ranks, how ranks are dealt to hosts, and what becomes
+ * of the launcher's own texts. */
 #include "../../runner/launch/launch_impl.h"
 #include "test.h"
 #include <fcntl.h>
