@@ -138,8 +138,9 @@ static int tf_graph_attend(const tf_graph *t, int q, int kv, int mask)
 
 static int tf_graph_ff(const tf_graph *t, const rd_tf_ff *f, int x)
 {
-    int y = graph_linear(t->g, t->ps, tf_graph_before(t, &f->norm, x), f->w1, f->b1);
-    y = tf_graph_activate(t->g, t->c->activation, y);
+    const int in = tf_graph_before(t, &f->norm, x);
+    int y = tf_graph_activate(t->g, t->c->activation, graph_linear(t->g, t->ps, in, f->w1, f->b1));
+    if (f->w3) y = rd_onnx_op2(t->g, "Mul", y, graph_linear(t->g, t->ps, in, f->w3, f->b3));
     return tf_graph_sum(t, &f->norm, x, graph_linear(t->g, t->ps, y, f->w2, f->b2));
 }
 

@@ -223,6 +223,7 @@ SEQUENCES = {
     "transformer_post": transformer(norm="post", positions="interleaved", activation="gelu_erf", attention_bias=True),
     "transformer_learned": transformer(positions="learned", max_positions=5, tie_embeddings="none", activation="gelu_tanh"),
     "transformer_ssru": transformer(decoder_layer="ssru", positions="t2t", tie_embeddings="target", activation="silu"),
+    "transformer_gated": transformer(gated_ff=True, activation="silu"),
     "transformer_padded": transformer(pad_vocabs_to_eight=True, activation="relu2", output_bias=False),
 }
 
