@@ -1,7 +1,7 @@
 /* start_line.c -- the line that starts the ranks.
  *
- * The names of Open MPI's settings changed from 4.1 to 5.0: 5.0 starts its daemons with PRRTE, whose
- * settings are --prtemca, and plm_rsh_* became plm_ssh_*. A setting that the user gives in
+ * The names of Open MPI's settings changed from 4.1 to 5.0: 5.0 starts its daemons with PRRTE,
+ * whose settings are --prtemca, and plm_rsh_* became plm_ssh_*. A setting that the user gives in
  * --mpirun_args is never repeated: two values of one setting are an error to mpirun.
  *
  * There is no kill delay in the line. The launcher asks for a stop by USR2, to which mpirun sets no

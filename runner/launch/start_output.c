@@ -68,8 +68,8 @@ static bool output_notice(const char *s, size_t n)
             (memmem(s, n, ": task", 6) != NULL || memmem(s, n, "Node failure", 12) != NULL));
 }
 
-/* Returns the error of a rank in a line, from "run_dist: error: " on; NULL: the line has none. A rank
- * other than 0 writes "[rank 3, node2] " in front. */
+/* Returns the error of a rank in a line, from "run_dist: error: " on; NULL: the line has none. A
+ * rank other than 0 writes "[rank 3, node2] " in front. */
 static const char *output_error(const char *s, size_t n)
 {
     const char *end = output_begins(s, n, "[rank ") ? memchr(s, ']', n) : NULL;

@@ -321,6 +321,7 @@ static void check_shown(void **state)
     slurp(fd, got_tee);
     close(fd);
     unlink(path);
+    assert_int_equal(take_times(), 4);
     assert_string_equal(got_tee, "one two three four five six twenty-two-letters-ab seven\n"
                                  "cut at the width of twenty columns\ngood news\nat 50 %\n");
     unsetenv("NO_COLOR");
