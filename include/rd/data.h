@@ -95,6 +95,10 @@ typedef struct rd_data_spec {
     const rd_vocab *src_vocab, *tgt_vocab;
     uint64_t subword_hash; /* of the subword model; 0: there is none */
     bool joins;            /* `text` joins subwords, so texts are compared as people write them */
+    /* Texts for language models: the token that ends a document, -1: none, and the bytes of text of
+      * each token, [tgt_vocab_size]; NULL: not known. */
+    int32_t end_id;
+    const int32_t *id_bytes;
     /* images; all zero for other data */
     int64_t n_classes, image_h, image_w, image_c;
     const char *const *class_names; /* [n_classes] "" for a class without a name; NULL: no names */

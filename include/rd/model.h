@@ -40,6 +40,8 @@ typedef struct rd_loss_out {
     /* Negative log likelihood, summed over targets, without label smoothing:
      * perplexity = exp(nll_sum / n_targets). */
     double nll_sum;
+    /* Number of bytes of text of the targets with weight 1; 0: not known. */
+    double n_bytes;
     /* [n_predicted] argmax ids of the sample with index `shown` in the batch; in the step arena. */
     const int32_t *predicted;
     int64_t n_predicted, shown;
@@ -57,6 +59,7 @@ typedef struct rd_decode_config {
     rd_search_rules search;
     const rd_shortlist *shortlist; /* borrowed; NULL: all target words */
     bool int8;                     /* products use int8; needs decodes_int8 and a CPU */
+    int64_t max_new_tokens;        /* most tokens of a continuation; 0: the model's key */
 } rd_decode_config;
 
 /* One decoded target of a sample; see rd_search for images, too: their class is its one token. */
@@ -75,6 +78,7 @@ typedef struct rd_model_def {
     const rd_option_group *group, *own;
     bool bars_unk;     /* the key bar_unk is true unless the config has it */
     bool decodes_int8; /* `decode` knows rd_decode_config.int8 */
+    bool continues;    /* it continues a text, so its output has no reference to be scored with */
     /* Values of this model, ended by a NULL key: its sizes and its usual training. NULL: none. */
     const rd_model_key *keys;
     const char *default_dataset;

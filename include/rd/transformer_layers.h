@@ -28,10 +28,10 @@ rd_code rd_tf_rows_list(rd_arena *a, int64_t n, const int64_t *len, const int64_
                         rd_tf_rows *out, rd_status *st);
 
 /* ---- sizes and forms ---- */
-/* How matrices start. All are uniform in (-b, b), except the embeddings of RD_TF_FAIRSEQ. With it,
- * and a table that is also the output matrix, the first loss is above ln V: logits have variance 1,
- * and the input word, which is a part of each row, has a logit of up to sqrt(d). That holds for
- * fairseq, too. */
+/* How matrices start. The first three are uniform in (-b, b), except the embeddings of
+ * RD_TF_FAIRSEQ. With it, and a table that is also the output matrix, the first loss is above ln V:
+ * logits have variance 1, and the input word, which is a part of each row, has a logit of up to
+ * sqrt(d). That holds for fairseq, too. */
 typedef enum rd_tf_init {
     /* b = sqrt(6 / (inputs + outputs)) of each stored matrix, also where it holds several; a table
      * of embeddings that is no output matrix: b = 0.07. */
@@ -41,7 +41,10 @@ typedef enum rd_tf_init {
     RD_TF_MARIAN,
     /* b = sqrt(6 / (inputs + outputs)) of each square part, and that / sqrt(2) for queries, keys
      * and values; embeddings and the output matrix: normal, with standard deviation 1 / sqrt(d). */
-    RD_TF_FAIRSEQ
+    RD_TF_FAIRSEQ,
+    /* Normal with standard deviation init_std; the last matrix of a block: init_residual_std
+     * (Radford et al. 2019). */
+    RD_TF_NORMAL
 } rd_tf_init;
 
 /* The values inside layers that backward computes again. */
@@ -54,12 +57,23 @@ typedef enum rd_tf_recompute {
 /* What all layers of a model share. */
 typedef struct rd_tf_config {
     int64_t d;       /* width of the model */
-    int64_t n_heads; /* divides d */
-    int64_t ff;      /* width inside feed-forward blocks */
+    int64_t n_heads; /* divides d, unless head is given */
+    /* Number of key and value heads, which divides n_heads, and width of a head. 0: n_heads, and
+     * d / n_heads. */
+    int64_t n_kv_heads, head;
+    int64_t ff; /* width inside feed-forward blocks */
     /* y = norm(x + f(x)). false: y = x + f(norm(x)), and a norm after the last layer. */
     bool post_norm;
     bool attention_bias; /* the projections of attention have biases */
-    bool ssru;           /* causal stacks have recurrent units in place of self-attention */
+    bool no_out_bias;    /* ... but its last one has none */
+    bool no_ff_bias;     /* the matrices of feed-forward blocks have no biases */
+    bool rms;            /* norms divide by the root mean square, and have no bias */
+    bool no_norm_bias;   /* norms have no bias */
+    bool qk_norm;        /* a norm of each query and key head, before positions; needs rms */
+    /* [head / 2] rotary positions of self-attention, see rd_rotary; NULL: none. Borrowed as long as
+     * the stack. */
+    const double *rope;
+    bool ssru; /* causal stacks have recurrent units in place of self-attention */
     rd_activation activation;
     bool ff_gate; /* feed-forward blocks have a gate: rd_tf_ff.w3 */
     rd_tf_recompute recompute;
@@ -68,7 +82,8 @@ typedef struct rd_tf_config {
      * block, before it is added to its input; inside feed-forward blocks, after the activation. */
     double keep_attention, keep_residual, keep_ff;
     rd_tf_init init;
-    uint64_t seed; /* of dropout */
+    double init_std, init_residual_std; /* of RD_TF_NORMAL */
+    uint64_t seed;                      /* of dropout */
 } rd_tf_config;
 
 /* ---- embeddings ---- */
@@ -110,9 +125,12 @@ typedef struct rd_tf_norm {
 /* An attention block. One product makes queries, keys and values of self-attention. */
 typedef struct rd_tf_attention {
     rd_tf_norm norm;
-    rd_param *qkv, *qkv_bias; /* self: (d, 3 d), (3 d); else the queries: (d, d), (d) */
-    rd_param *kv, *kv_bias;   /* of the memory: (d, 2 d), (2 d); NULL: self-attention */
-    rd_param *out, *out_bias; /* (d, d), (d) */
+    /* With q = n_heads head and k = n_kv_heads head. Self: (d, q + 2 k), (q + 2 k); else the
+     * queries: (d, q), (q) */
+    rd_param *qkv, *qkv_bias;
+    rd_param *kv, *kv_bias;    /* of the memory: (d, 2 k), (2 k); NULL: self-attention */
+    rd_param *q_gain, *k_gain; /* (head), (head); NULL: no norm of heads */
+    rd_param *out, *out_bias;  /* (q, d), (d) */
     uint32_t site_weights, site_out;
 } rd_tf_attention;
 
@@ -139,11 +157,12 @@ typedef struct rd_tf_layer {
     rd_tf_ff ff;
 } rd_tf_layer;
 
+enum { RD_TF_MOST_LAYERS = 128 };
 typedef struct rd_tf_stack {
-    rd_tf_config c;
-    bool causal; /* a row sees no later row of its sentence */
+    rd_tf_config c; /* n_kv_heads and head are given */
+    bool causal;    /* a row sees no later row of its sentence */
     int n_layers;
-    rd_tf_layer layer[RD_MAX_LAYERS];
+    rd_tf_layer layer[RD_TF_MOST_LAYERS];
     rd_tf_norm last;
 } rd_tf_stack;
 /* Declares PREFIX/layer0/attention/... or PREFIX/layer0/ssru/..., PREFIX/layer0/memory/... (if the
@@ -187,6 +206,31 @@ rd_code rd_tf_search(rd_tape *t, const rd_tf_decoder *d, rd_var *memory, const r
 rd_code rd_tf_encoder_graph(rd_onnx *g, const rd_tf_embedding *source, const rd_tf_stack *encoder,
                             const rd_tf_decoder *d);
 rd_code rd_tf_decoder_graph(rd_onnx *g, const rd_tf_decoder *d);
+/* A language model with its output. */
+typedef struct rd_lm_decoder {
+    const rd_tf_stack *stack; /* causal, without a memory, pre-norm */
+    const rd_tf_embedding *embedding;
+    rd_param *output;  /* (V, d) */
+    int64_t n_classes; /* number of tokens; output may have more rows */
+    int32_t end;       /* token that ends a text; -1: none */
+    int64_t max_len;   /* most tokens of a sequence */
+    double softcap;    /* of logits, as in rd_xent */
+    rd_params *ps;
+} rd_lm_decoder;
+/* Prompts, and the largest number of tokens that each gets. Prompt i is ids[off[i]] .. ids[off[i +
+ * 1] - 1]: at least one token, at most max_len. */
+typedef struct rd_lm_prompts {
+    int64_t n;
+    const int32_t *ids;
+    const int64_t *off; /* [n + 1] */
+    int64_t most;
+} rd_lm_prompts;
+/* Continues prompts with rd_search; its start token and its limits have no effect. A text ends at
+ * the end token, after p->most tokens, or where the next token would have no position.
+ * out[p->n * rd_search_n_best(rules)]: memory of the tape's arena. With a GPU, beam_width is at
+ * most RD_SEARCH_WIDEST: else RD_EUSAGE. */
+rd_code rd_lm_search(rd_tape *t, const rd_lm_decoder *d, const rd_lm_prompts *p,
+                     const rd_search_rules *rules, rd_hypothesis *out, rd_status *st);
 
 RD_C_END
 #endif

@@ -12,96 +12,15 @@
 #include "../run/device.h"
 #include "../run/progress.h"
 #include "../run/exchange.h"
+#include "../run/peak.h"
 #include "../run/world.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-/* Returns the CPU time of this process, all threads. On a machine that others use, too, it tells
- * what the clock cannot. */
-static double cpu_s(void)
-{
-    struct timespec t = {0};
-    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* Measures n products of size^3 after one that does not count, and larger ones as long as they take
- * less than 5 ms. In mixed precision the arrays have 16 bits, so that no rounding counts. Where
- * memory is short, the larger sizes are left out. */
-static rd_code measure_gpu_peak(rd_run *r, int n, bench_result *v, rd_status *st)
-{
-    enum { SMALLEST = 512, LARGEST = 8192, PATTERN = 256, MARK_BEGIN = 8, MARK_END };
-    rd_gpu *g = run_gpu(r);
-    const rd_element type = rd_gpu_narrow(g);
-    const size_t one = rd_element_bytes(type);
-    double best_s = 0.0;
-    float pattern[PATTERN];
-    for (int i = 0; i < PATTERN; i++) pattern[i] = (float)(i % 7) * 0.25f - 0.75f;
-    for (int64_t size = SMALLEST; size <= LARGEST && best_s < 5e-3; size *= 2) {
-        const size_t bytes = (size_t)(size * size) * one;
-        rd_status own = {0};
-        unsigned char *x = NULL;
-        if (rd_gpu_memory_new(g, 3 * bytes, &x, &own) != RD_OK) break;
-        best_s = INFINITY;
-        const rd_gpu_operand a = {x, type, size}, b = {x + bytes, type, size},
-                             c = {x + 2 * bytes, type, size};
-        (void)rd_gpu_upload(g, c.at, pattern, sizeof pattern, st);
-        (void)rd_gpu_cast(g, PATTERN, c.at, RD_FLOAT32, x, type, false, st);
-        for (size_t have = PATTERN * one; have < 2 * bytes && st->code == RD_OK; have *= 2)
-            (void)rd_gpu_copy(g, x + have, x, have < 2 * bytes - have ? have : 2 * bytes - have,
-                              st);
-        for (int i = 0; i <= n && st->code == RD_OK; i++) {
-            double seconds = INFINITY;
-            rd_watch_beat(r->watch, RD_PHASE_COMPUTE, r->progress.step);
-            (void)rd_gpu_mark(g, MARK_BEGIN, st);
-            (void)rd_gpu_product(g, false, false, size, size, size, a, b, 0.0f, c, st);
-            (void)rd_gpu_mark(g, MARK_END, st);
-            if (rd_gpu_between(g, MARK_BEGIN, MARK_END, &seconds, st) == RD_OK && i > 0)
-                best_s = fmin(best_s, seconds);
-        }
-        rd_gpu_memory_free(g, x);
-        RD_TRY(st->code);
-        v->peak = fmax(v->peak, 2.0 * (double)size * (double)size * (double)size / best_s);
-    }
-done:
-    return st->code;
-}
-
-/* Raises the peaks to the best of n products; of fewer where they take longer than 1.5 s in
- * total. */
-static rd_code measure_peak(rd_run *r, int n, bench_result *v, rd_status *st)
-{
-    if (run_gpu(r)) return measure_gpu_peak(r, n, v, st);
-    enum { N = 2048 };
-    const int64_t enough_ns = rd_now_ns() + 1500000000;
-    const size_t bytes = (size_t)N * N * sizeof(float);
-    rd_arena *a = NULL;
-    float *x = NULL, *y = NULL, *z = NULL;
-    RD_TRY(rd_arena_new(3 * bytes + 4096, &a, st));
-    RD_TRY(rd_arena_get(a, bytes, &x, st));
-    RD_TRY(rd_arena_get(a, bytes, &y, st));
-    RD_TRY(rd_arena_get(a, bytes, &z, st));
-    for (int i = 0; i < N * N; i++) {
-        x[i] = (float)(i % 7) * 0.25f - 0.75f;
-        y[i] = (float)(i % 5) * 0.5f - 1.0f;
-    }
-    for (int i = 0; i < n && (i == 0 || rd_now_ns() < enough_ns); i++) {
-        rd_watch_beat(r->watch, RD_PHASE_COMPUTE, r->progress.step);
-        const int64_t begin_ns = rd_now_ns();
-        const double begin_cpu = cpu_s();
-        RD_TRY(rd_gemm(r->backend, false, false, N, N, N, 1.0f, x, N, y, N, 0.0f, z, N, st));
-        const double flops = 2.0 * N * (double)N * N;
-        v->peak_cpu = fmax(v->peak_cpu, flops / (cpu_s() - begin_cpu));
-        v->peak = fmax(v->peak, flops / ((double)(rd_now_ns() - begin_ns) * 1e-9));
-    }
-done:
-    rd_arena_free(a);
-    return st->code;
-}
+enum { BENCH_PRODUCT = 2048 };
 
 /* Measures the sum of all gradients by itself: the best of five, each begun together. */
 static rd_code measure_sum(bench *b, rd_status *st)
@@ -197,7 +116,7 @@ static rd_code bench_measure(bench *b, const bench_style *style, rd_status *st)
                 "out of memory for the times of %" PRId64 " steps; take fewer (bench_steps)",
                 v->n_planned);
     RD_TRY(run_agree(r, st));
-    RD_TRY(measure_peak(r, 6, v, st));
+    RD_TRY(peak_measure(r, BENCH_PRODUCT, 6, &v->peak, &v->peak_cpu, st));
     if (is_first_rank && style->warm) style->warm(b);
     progress_start(&p, r, "warm-up", "step", b->config.bench_warmup);
     for (int64_t i = 0; i < b->config.bench_warmup; i++) {
@@ -209,7 +128,7 @@ static rd_code bench_measure(bench *b, const bench_style *style, rd_status *st)
     RD_TRY(rd_comm_barrier(r->comm, st));
     if (is_first_rank && style->ready) style->ready(b);
     const int64_t begin_ns = rd_now_ns();
-    const double begin_cpu = cpu_s();
+    const double begin_cpu = peak_cpu_s();
     progress_start(&p, r, "measuring", "step", v->n_planned);
     for (int64_t i = 1; i <= v->n_planned; i++) {
         RD_TRY(bench_one_step(b, true, st));
@@ -233,14 +152,14 @@ static rd_code bench_measure(bench *b, const bench_style *style, rd_status *st)
     if (b->config.bench_forward_only)
         RD_TRY(rd_comm_barrier(r->comm, st)); /* nothing else keeps the ranks together */
     v->wall_s = (double)(rd_now_ns() - begin_ns) * 1e-9;
-    v->cpu_s = cpu_s() - begin_cpu;
+    v->cpu_s = peak_cpu_s() - begin_cpu;
     v->reduced_bytes = r->world->size > 1 && !b->config.bench_forward_only
                            ? 4.0 * (double)rd_params_span(r->params)
                            : 0.0;
     v->peak_bytes = run_peak_bytes();
     v->device_bytes = device_peak_bytes(r);
     RD_TRY(measure_sum(b, st));
-    RD_TRY(measure_peak(r, 3, v, st));
+    RD_TRY(peak_measure(r, BENCH_PRODUCT, 3, &v->peak, &v->peak_cpu, st));
     rd_watch_beat(r->watch, RD_PHASE_WAIT, r->progress.step);
     double sums[] = {v->peak, v->peak_cpu, v->exposed_s, v->cpu_s};
     RD_TRY(rd_comm_sum_f64(r->comm, sums, 4, st));

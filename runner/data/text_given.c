@@ -119,6 +119,25 @@ done:
     return st->code;
 }
 
+rd_code rd_text_subword_open(rd_comm *comm, const rd_text_rules *r, rd_subword **out, rd_status *st)
+{
+    rd_store_bytes b = {.given = false};
+    *out = NULL;
+    if (rd_rank_of(comm) == 0) {
+        (void)snprintf(b.scheme, sizeof b.scheme, "%s", r->subword);
+        if (rd_subword_available(r->subword, st) == RD_OK && r->subword_model &&
+            rd_store_model(r->subword, r->subword_model, &b.part[RD_STORE_MODEL], st) != RD_OK)
+            rd_status_prefix(st, "subword_model");
+    }
+    RD_TRY(rd_agree(comm, st));
+    RD_TRY(rd_store_spread(comm, RD_STORE_SOURCE, &b, st));
+    (void)rd_store_subword(&b, -1, out, st);
+    RD_TRY(rd_agree(comm, st));
+done:
+    rd_store_bytes_release(&b);
+    return st->code;
+}
+
 rd_code rd_text_given_open(const rd_text_given_args *a, rd_text_kit *out, rd_store_bytes **bytes,
                            rd_status *st)
 {

@@ -229,4 +229,11 @@ rd_code rd_text_given_open(const rd_text_given_args *a, rd_text_kit *out,
 rd_code rd_text_given_keep(const struct rd_store_bytes *bytes, const char *logdir, rd_status *st);
 void rd_text_given_free(struct rd_store_bytes *bytes); /* NULL is fine */
 
+/* Writes the log folder of weights to out: a folder, a file in it, FOLDER:best or FOLDER:STEP. */
+void rd_text_folder_of(const char *weights, char *out, size_t capacity);
+
+/* Opens a subword model: rank 0 reads it, all ranks get it. Collective. The caller owns *out. */
+rd_code rd_text_subword_open(rd_comm *comm, const rd_text_rules *r, rd_subword **out,
+                             rd_status *st);
+
 #endif

@@ -346,24 +346,22 @@ done:
     return st->code;
 }
 
-/* Finds the log folder of weights: a folder, a file in it, FOLDER:best or FOLDER:STEP. */
-static rd_code folder_of(const char *weights, char out[RD_STORE_PATH], rd_status *st)
+void rd_text_folder_of(const char *weights, char *out, size_t capacity)
 {
     struct stat s;
-    (void)snprintf(out, RD_STORE_PATH, "%.4000s", weights);
-    if (rd_path_stat(out, &s, RD_MAYBE) == 0 && S_ISDIR(s.st_mode)) return RD_OK;
+    (void)snprintf(out, capacity, "%.4000s", weights);
+    if (rd_path_stat(out, &s, RD_MAYBE) == 0 && S_ISDIR(s.st_mode)) return;
     char *end = strrchr(out, ':');
     if (end && !strchr(end, '/')) {
         *end = '\0';
-        return RD_OK;
+        return;
     }
     end = strrchr(out, '/');
     if (end == out) end++;
     if (end)
         *end = '\0';
     else
-        (void)snprintf(out, RD_STORE_PATH, ".");
-    return st->code;
+        (void)snprintf(out, capacity, ".");
 }
 
 /* Takes the kit of the weights that the run begins with. *found: there is one. */
@@ -373,7 +371,7 @@ static rd_code kit_inherit(const rd_text_kit_args *a, rd_store_bytes *b, bool *f
     json_t *o = NULL;
     *found = false;
     if (!a->weights) return RD_OK;
-    RD_TRY(folder_of(a->weights, dir, st));
+    rd_text_folder_of(a->weights, dir, sizeof dir);
     RD_TRY(rd_store_read(dir, &o, st));
     if (!o) return RD_OK;
     *found = true;

@@ -43,9 +43,20 @@ static rd_code tf_matrix(const tf_place *at, const char *name, int64_t rows, int
                          int64_t fan_out, rd_param **out, rd_status *st)
 {
     char full[160];
+    const rd_init normal = {RD_INIT_NORMAL, at->c->init_std, 0, 0},
+                  uniform = {RD_INIT_GLOROT, 0, rows, fan_out};
     snprintf(full, sizeof full, "%s/%s", at->prefix, name);
     return rd_params_add(at->ps, full, 2, (int64_t[]){rows, cols},
-                         (rd_init){RD_INIT_GLOROT, 0, rows, fan_out}, 0, out, st);
+                         at->c->init == RD_TF_NORMAL ? normal : uniform, 0, out, st);
+}
+
+/* Declares the last matrix of a block. */
+static rd_code tf_last_matrix(const tf_place *at, const char *name, int64_t rows, int64_t cols,
+                              rd_param **out, rd_status *st)
+{
+    rd_tf_config c = *at->c;
+    c.init_std = c.init_residual_std;
+    return tf_matrix(&(tf_place){at->ps, at->prefix, &c}, name, rows, cols, cols, out, st);
 }
 
 /* Declares n numbers that start at `value`. */
@@ -61,33 +72,41 @@ static rd_code tf_vector(const tf_place *at, const char *name, int64_t n, double
 static rd_code tf_norm_add(const tf_place *at, rd_tf_norm *out, rd_status *st)
 {
     RD_TRY(tf_vector(at, "norm_gain", at->c->d, 1.0, &out->gain, st));
-    RD_TRY(tf_vector(at, "norm_bias", at->c->d, 0.0, &out->bias, st));
+    if (!at->c->rms && !at->c->no_norm_bias)
+        RD_TRY(tf_vector(at, "norm_bias", at->c->d, 0.0, &out->bias, st));
 done:
     return st->code;
 }
 
-/* Returns fan_out of a matrix that makes `parts` of queries, keys and values. */
-static int64_t tf_fan_out(const rd_tf_config *c, int64_t parts)
+/* Returns fan_out of a matrix that makes `parts` of queries, keys and values, in cols columns. */
+static int64_t tf_fan_out(const rd_tf_config *c, int64_t parts, int64_t cols)
 {
-    return c->d * (c->init == RD_TF_MARIAN ? 1 : c->init == RD_TF_FAIRSEQ ? 3 : parts);
+    return c->init == RD_TF_MARIAN    ? cols / parts
+           : c->init == RD_TF_FAIRSEQ ? 3 * cols / parts
+                                      : cols;
 }
 
 static rd_code tf_attention_add(const tf_place *at, bool memory, uint32_t *site,
                                 rd_tf_attention *out, rd_status *st)
 {
-    const int64_t d = at->c->d, parts = memory ? 1 : 3;
-    const bool bias = at->c->attention_bias;
+    const rd_tf_config *c = at->c;
+    const int64_t d = c->d, q = c->n_heads * c->head, kv = 2 * c->n_kv_heads * c->head,
+                  cols = memory ? q : q + kv;
+    const bool bias = c->attention_bias;
     RD_TRY(tf_norm_add(at, &out->norm, st));
-    RD_TRY(tf_matrix(at, memory ? "q_kernel" : "qkv_kernel", d, parts * d, tf_fan_out(at->c, parts),
-                     &out->qkv, st));
-    if (bias)
-        RD_TRY(tf_vector(at, memory ? "q_bias" : "qkv_bias", parts * d, 0.0, &out->qkv_bias, st));
+    RD_TRY(tf_matrix(at, memory ? "q_kernel" : "qkv_kernel", d, cols,
+                     tf_fan_out(c, memory ? 1 : 3, cols), &out->qkv, st));
+    if (bias) RD_TRY(tf_vector(at, memory ? "q_bias" : "qkv_bias", cols, 0.0, &out->qkv_bias, st));
     if (memory) {
-        RD_TRY(tf_matrix(at, "kv_kernel", d, 2 * d, tf_fan_out(at->c, 2), &out->kv, st));
-        if (bias) RD_TRY(tf_vector(at, "kv_bias", 2 * d, 0.0, &out->kv_bias, st));
+        RD_TRY(tf_matrix(at, "kv_kernel", d, kv, tf_fan_out(c, 2, kv), &out->kv, st));
+        if (bias) RD_TRY(tf_vector(at, "kv_bias", kv, 0.0, &out->kv_bias, st));
     }
-    RD_TRY(tf_matrix(at, "out_kernel", d, d, d, &out->out, st));
-    if (bias) RD_TRY(tf_vector(at, "out_bias", d, 0.0, &out->out_bias, st));
+    if (c->qk_norm && !memory) {
+        RD_TRY(tf_vector(at, "q_norm_gain", c->head, 1.0, &out->q_gain, st));
+        RD_TRY(tf_vector(at, "k_norm_gain", c->head, 1.0, &out->k_gain, st));
+    }
+    RD_TRY(tf_last_matrix(at, "out_kernel", q, d, &out->out, st));
+    if (bias && !c->no_out_bias) RD_TRY(tf_vector(at, "out_bias", d, 0.0, &out->out_bias, st));
     out->site_weights = *site;
     out->site_out = *site + (uint32_t)at->c->n_heads;
     *site += (uint32_t)at->c->n_heads + 1;
@@ -110,15 +129,16 @@ done:
 static rd_code tf_ff_add(const tf_place *at, uint32_t *site, rd_tf_ff *out, rd_status *st)
 {
     const int64_t d = at->c->d, f = at->c->ff;
+    const bool bias = !at->c->no_ff_bias;
     RD_TRY(tf_norm_add(at, &out->norm, st));
     RD_TRY(tf_matrix(at, "kernel1", d, f, f, &out->w1, st));
-    RD_TRY(tf_vector(at, "bias1", f, 0.0, &out->b1, st));
+    if (bias) RD_TRY(tf_vector(at, "bias1", f, 0.0, &out->b1, st));
     if (at->c->ff_gate) {
         RD_TRY(tf_matrix(at, "gate_kernel", d, f, f, &out->w3, st));
-        RD_TRY(tf_vector(at, "gate_bias", f, 0.0, &out->b3, st));
+        if (bias) RD_TRY(tf_vector(at, "gate_bias", f, 0.0, &out->b3, st));
     }
-    RD_TRY(tf_matrix(at, "kernel2", f, d, d, &out->w2, st));
-    RD_TRY(tf_vector(at, "bias2", d, 0.0, &out->b2, st));
+    RD_TRY(tf_last_matrix(at, "kernel2", f, d, &out->w2, st));
+    if (bias) RD_TRY(tf_vector(at, "bias2", d, 0.0, &out->b2, st));
     out->site_inside = (*site)++;
     out->site_out = (*site)++;
 done:
@@ -129,9 +149,11 @@ rd_code rd_tf_stack_add(rd_params *ps, const char *prefix, const rd_tf_config *c
                         bool causal, bool memory, uint32_t *site, rd_tf_stack *s, rd_status *st)
 {
     char name[96];
-    const tf_place at = {ps, name, c}, whole = {ps, prefix, c};
+    const tf_place at = {ps, name, &s->c}, whole = {ps, prefix, &s->c};
     memset(s, 0, sizeof *s);
     s->c = *c;
+    if (!c->n_kv_heads) s->c.n_kv_heads = c->n_heads;
+    if (!c->head) s->c.head = c->d / c->n_heads;
     s->causal = causal;
     s->n_layers = n_layers;
     for (int l = 0; l < n_layers; l++) {
@@ -157,6 +179,7 @@ done:
 static rd_init tf_embedding_init(const rd_tf_config *c, int64_t V, bool output)
 {
     if (c->init == RD_TF_MARIAN) return (rd_init){RD_INIT_UNIFORM, sqrt(3.0 / (double)c->d), 0, 0};
+    if (c->init == RD_TF_NORMAL) return (rd_init){RD_INIT_NORMAL, c->init_std, 0, 0};
     if (c->init == RD_TF_FAIRSEQ) return (rd_init){RD_INIT_NORMAL, 1.0 / sqrt((double)c->d), 0, 0};
     return output ? (rd_init){RD_INIT_GLOROT, 0, V, c->d} : (rd_init){RD_INIT_UNIFORM, 0.07, 0, 0};
 }
@@ -237,7 +260,7 @@ static rd_dropout tf_drop(const rd_tf_config *c, uint32_t site, double keep, uin
 
 rd_var *rd_tf_norm_apply(rd_tape *t, const rd_tf_config *c, const rd_tf_norm *n, rd_var *x)
 {
-    const rd_layer_norm a = {.eps = (float)c->eps};
+    const rd_layer_norm a = {.eps = (float)c->eps, .rms = c->rms};
     return rd_op_layer_norm(t, &a, x, rd_tape_param(t, n->gain), rd_tape_param(t, n->bias));
 }
 
@@ -266,13 +289,12 @@ static void tf_forget_norm(rd_tape *t, const rd_tf_config *c, rd_var *y)
 
 rd_attend rd_tf_heads(const rd_tf_config *c, int64_t k_at)
 {
-    const int64_t head = c->d / c->n_heads;
     return (rd_attend){.n_heads = c->n_heads,
-                       .n_kv_heads = c->n_heads,
-                       .head = head,
+                       .n_kv_heads = c->n_kv_heads,
+                       .head = c->head,
                        .k_at = k_at,
-                       .v_at = k_at + c->d,
-                       .scale = 1.0f / sqrtf((float)head),
+                       .v_at = k_at + c->n_kv_heads * c->head,
+                       .scale = 1.0f / sqrtf((float)c->head),
                        .drop = {.keep = 1.0f}};
 }
 
@@ -281,6 +303,16 @@ rd_var *rd_tf_queries(rd_tape *t, const rd_tf_config *c, const rd_tf_attention *
     rd_var *y = tf_block_input(t, c, &b->norm, x), *q = tf_linear(t, y, b->qkv, b->qkv_bias);
     tf_forget_norm(t, c, y);
     return q;
+}
+
+rd_var *rd_tf_self_queries(rd_tape *t, const rd_tf_config *c, const rd_tf_attention *b,
+                           const rd_tf_rows *rows, rd_var *x)
+{
+    const rd_rotary r = {c->n_heads,     c->n_kv_heads, c->head,
+                         rows->position, c->rope,       (float)c->eps};
+    x = rd_tf_queries(t, c, b, x);
+    if (!c->rope && !b->q_gain) return x;
+    return rd_op_rotary(t, &r, x, rd_tape_param(t, b->q_gain), rd_tape_param(t, b->k_gain));
 }
 
 rd_var *rd_tf_memory_keys(rd_tape *t, const rd_tf_attention *b, rd_var *memory)
@@ -341,7 +373,7 @@ static rd_var *tf_attention(rd_tape *t, const rd_tf_stack *s, const rd_tf_attent
                             const rd_tf_rows *rows, uint64_t epoch, rd_var *x, rd_var *memory,
                             const rd_tf_rows *of)
 {
-    rd_attend a = rd_tf_heads(&s->c, memory ? 0 : s->c.d);
+    rd_attend a = rd_tf_heads(&s->c, memory ? 0 : s->c.n_heads * s->c.head);
     a.causal = s->causal && !memory;
     a.n = rows->n;
     a.q_first = rows->first;
@@ -350,7 +382,7 @@ static rd_var *tf_attention(rd_tape *t, const rd_tf_stack *s, const rd_tf_attent
     a.k_len = of->len;
     a.sample = rows->sample;
     a.drop = tf_drop(&s->c, b->site_weights, s->c.keep_attention, epoch);
-    rd_var *q = rd_tf_queries(t, &s->c, b, x);
+    rd_var *q = memory ? rd_tf_queries(t, &s->c, b, x) : rd_tf_self_queries(t, &s->c, b, rows, x);
     rd_var *y = rd_op_attend(t, &a, q, memory ? rd_tf_memory_keys(t, b, memory) : q);
     return rd_tf_attended(t, &s->c, b, rows, epoch, x, y);
 }

@@ -78,6 +78,8 @@ static void line_fill(const rd_run *r, const step_record *s, step_line *l)
     if (s->ranks) line_add(l, 10, "exchange %.1f %%", 100.0 * fmin(1.0, s->ranks->exposed_share));
     if (image)
         line_add(l, 11, "input wait %.1f %%", 100.0 * fmin(1.0, s->input_wait));
+    else if (s->model_flops > 0.0)
+        line_add(l, 6, "mfu %.1f %%", 100.0 * s->mfu);
     else
         line_add(l, 12, "%s target tokens/s", rd_commas(s->target_tokens_per_s, a));
 }

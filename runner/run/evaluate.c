@@ -26,7 +26,7 @@
 
 typedef struct batch_sums {
     int64_t batch;
-    double loss, weight, nll, targets, correct;
+    double loss, weight, nll, targets, correct, bytes;
 } batch_sums;
 
 /* ---- teacher-forced loss ---- */
@@ -60,8 +60,8 @@ static rd_code loss_share(rd_run *r, const int64_t *ids, int64_t n, batch_sums *
         (void)decode_forward(r, &b, &out, st);
         RD_TRY(device_explain(r, "eval_batch_size", r->config.eval_batch_size, st));
         device_report_fallback(r);
-        mine[(*n_mine)++] = (batch_sums){k,           out.loss_sum,  out.weight,
-                                         out.nll_sum, out.n_targets, out.n_correct};
+        mine[(*n_mine)++] = (batch_sums){
+            k, out.loss_sum, out.weight, out.nll_sum, out.n_targets, out.n_correct, out.n_bytes};
         progress_mine(&p, *n_mine * all.size);
         if (!v->classes) continue;
         class_counts_add(&v->by_class, &b, &out);
@@ -100,6 +100,7 @@ static rd_code loss_all(rd_run *r, const int64_t *ids, int64_t n, eval_result *o
             total.nll += b[i].nll;
             total.targets += b[i].targets;
             total.correct += b[i].correct;
+            total.bytes += b[i].bytes;
             bad += !isfinite(b[i].loss);
         }
     }
@@ -112,6 +113,7 @@ static rd_code loss_all(rd_run *r, const int64_t *ids, int64_t n, eval_result *o
     out->perplexity = exp(out->nll_per_token);
     out->accuracy = total.targets > 0.0 ? total.correct / total.targets : NAN;
     out->n_targets = (int64_t)total.targets;
+    out->bits_per_byte = total.bytes > 0.0 ? total.nll / log(2.0) / total.bytes : NAN;
 done:
     free(all);
     free(lens);
@@ -437,7 +439,7 @@ rd_code run_evaluate(rd_run *r, eval_result *out, rd_status *st)
     decode_sort(r->eval_data, ids, n);
     RD_TRY(loss_all(r, ids, n, out, st));
     if (out->classes) RD_TRY(join_classes(r, out, st));
-    if (r->model->decode && run_flag(r, "eval_bleu", true)) RD_TRY(score_all(r, ids, n, out, st));
+    if (run_scores(r)) RD_TRY(score_all(r, ids, n, out, st));
     out->seconds = (double)(rd_now_ns() - begin_ns) * 1e-9;
 done:
     free(ids);
@@ -481,8 +483,10 @@ static json_t *real_or_null(double v)
 
 static void evaluate_report(rd_run *r, const eval_result *v)
 {
-    char count[32], classes[512];
+    char count[32], classes[512], bits[48] = "";
     rd_live(r->log, NULL);
+    if (isfinite(v->bits_per_byte))
+        (void)snprintf(bits, sizeof bits, "  bits/byte %.4f", v->bits_per_byte);
     if (v->classes) {
         class_lines(&v->by_class, RD_CLASS_EVALUATION, "  ", classes, sizeof classes);
         rd_info(r->log, "evaluation at step %" PRId64 ": loss %.6f%s  (%.1f s)", r->progress.step,
@@ -491,10 +495,12 @@ static void evaluate_report(rd_run *r, const eval_result *v)
     }
     rd_info(r->log,
             "evaluation at step %" PRId64
-            ": loss %.6f  per token %.6f  ppl %.4f  accuracy %.4f  (%s sentence%s, %.1f s)",
+            ": loss %.6f  per token %.6f  ppl %.4f%s  accuracy %.4f  (%s %s%s, %.1f s)",
             r->progress.step, console_real(v->loss), console_real(v->nll_per_token),
-            console_real(v->perplexity), console_real(v->accuracy),
-            rd_commas((double)v->n_samples, count), RD_S(v->n_samples), v->seconds);
+            console_real(v->perplexity), bits, console_real(v->accuracy),
+            rd_commas((double)(r->model->continues ? v->n_targets : v->n_samples), count),
+            r->model->continues ? "token" : "sentence",
+            RD_S(r->model->continues ? v->n_targets : v->n_samples), v->seconds);
     if (v->scored) rd_info(r->log, "%s", v->line);
     if (v->second_line[0]) rd_info(r->log, "%s", v->second_line);
 }
@@ -514,6 +520,8 @@ static json_t *as_json(const rd_run *r, const eval_result *v)
         (void)json_object_set_new(o, "loss_per_token", real_or_null(v->nll_per_token));
         (void)json_object_set_new(o, "perplexity", real_or_null(v->perplexity));
     }
+    if (isfinite(v->bits_per_byte))
+        (void)json_object_set_new(o, "bits_per_byte", json_real(v->bits_per_byte));
     if (!v->classes) (void)json_object_set_new(o, "accuracy", real_or_null(v->accuracy));
     add_figures(o, f, v->classes ? class_figures(&v->by_class, f) : 0);
     (void)json_object_set_new(o, "samples", json_integer((json_int_t)v->n_samples));
@@ -563,6 +571,8 @@ static void write_events(const rd_run *r, eval_records *e, const eval_result *v,
         (void)rd_events_scalar(e->events, step, "metrics/accuracy", v->accuracy, st);
         (void)rd_events_scalar(e->events, step, "metrics/loss_per_token", v->nll_per_token, st);
         (void)rd_events_scalar(e->events, step, "metrics/perplexity", v->perplexity, st);
+        if (isfinite(v->bits_per_byte))
+            (void)rd_events_scalar(e->events, step, "metrics/bits_per_byte", v->bits_per_byte, st);
     }
     write_figures(r, e->events, v->figure, v->n_figures, st);
     (void)rd_events_flush(e->events, st);

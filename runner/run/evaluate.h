@@ -12,6 +12,7 @@
 typedef struct eval_result {
     int64_t n_samples, n_targets;
     double loss, nll_per_token, perplexity;
+    double bits_per_byte;     /* of text; NAN: not known */
     int64_t n_batches, n_bad; /* number of batches, and of those whose loss is not finite */
     double seconds;           /* time of the evaluation */
 

@@ -70,14 +70,25 @@ typedef struct collector {
 } collector;
 
 /* Returns the number of source tokens of a sample, start and end token left out. */
-static int64_t source_tokens(const rd_batch *b, int64_t i)
+static int64_t source_tokens(const rd_run *r, const rd_batch *b, int64_t i)
 {
     const rd_field *f = rd_batch_field(b, "source");
     int64_t n = 0;
     if (!f || f->dtype != RD_I32) return 0;
+    if (r->model->continues) return f->off[i + 1] - f->off[i];
     const int32_t *x = f->data;
     for (int64_t k = f->off[i]; k < f->off[i + 1]; k++) n += x[k] != RD_SOS && x[k] != RD_EOS;
     return n;
+}
+
+/* Writes the prompt, and behind it what the model adds: texts may have several lines. */
+static void infer_whole_text(collector *c, const rd_batch *b, int64_t i, const infer_text *best)
+{
+    const rd_dataset *data = c->run->eval_data;
+    const rd_field *f = rd_batch_field(b, "source");
+    rd_dataset_def_of(data)->text(rd_dataset_self(data), 0, (const int32_t *)f->data + f->off[i],
+                                  f->off[i + 1] - f->off[i], false, &c->line);
+    rd_strbuf_add(&c->line, best->text, best->bytes);
 }
 
 static rd_code infer_collect(void *ctx, const rd_batch *b, int64_t i, const rd_decoded *d,
@@ -87,8 +98,9 @@ static rd_code infer_collect(void *ctx, const rd_batch *b, int64_t i, const rd_d
     const rd_dataset *data = c->run->eval_data;
     const rd_dataset_def *def = rd_dataset_def_of(data);
     const int64_t n = rd_search_n_best(&c->job->decode.search);
-    infer_line line = {
-        .number = c->before + b->sample[i], .n_source = source_tokens(b, i), .best = c->best};
+    infer_line line = {.number = c->before + b->sample[i],
+                       .n_source = source_tokens(c->run, b, i),
+                       .best = c->best};
     line_head h = {.id = b->sample[i], .odd = !isfinite(d->score)};
     rd_strbuf_reset(&c->text);
     rd_strbuf_reset(&c->line);
@@ -104,7 +116,10 @@ static rd_code infer_collect(void *ctx, const rd_batch *b, int64_t i, const rd_d
         c->best[k].text = at;
         at += c->best[k].bytes;
     }
-    infer_format(c->job->format, &line, &c->line);
+    if (c->run->model->continues && c->job->format == RD_FORMAT_TEXT)
+        infer_whole_text(c, b, i, &c->best[0]);
+    else
+        infer_format(c->job->format, &line, &c->line);
     h.words = infer_words(c->best[0].text, c->best[0].bytes);
     h.bytes = (int64_t)c->line.n;
     rd_strbuf_add(&c->out, &h, sizeof h);
@@ -374,7 +389,9 @@ rd_code run_infer(rd_run *r, rd_status *st)
     RD_TRY(run_load_required(r, st));
     if (piped && r->world->rank == 0 && isatty(STDIN_FILENO))
         rd_info(r->log,
-                "one sentence per line, tokens separated by single spaces; end with Ctrl-D");
+                r->model->continues
+                    ? "one prompt per line; end with Ctrl-D"
+                    : "one sentence per line, tokens separated by single spaces; end with Ctrl-D");
     RD_TRY(translate(r, piped, st));
 done:
     return st->code;

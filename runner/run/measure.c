@@ -11,6 +11,7 @@
 /* Keys that change the figure of the same weights and the same evaluation data. */
 static const char *const of_figure[] = {"average_across_timesteps",
                                         "eval_resize",
+                                        "eval_stride",
                                         "image_channels",
                                         "image_mean",
                                         "image_size",
@@ -21,6 +22,7 @@ static const char *const of_figure[] = {"average_across_timesteps",
                                         "max_eval_samples",
                                         "normalization",
                                         "softmax_temperature",
+                                        "z_loss",
                                         NULL};
 static const char *const of_decoding[] = {"beam_width",     "bpe_used", "decoder_type",
                                           "length_penalty", "metric",   "multi_reference",
@@ -49,7 +51,7 @@ static rd_figure deciding_figure(const rd_run *r)
         v.by_class.at = calloc((size_t)class_counts_n(&v.by_class) + 1, sizeof *v.by_class.at);
         v.classes = v.by_class.at != NULL;
     }
-    v.scored = r->model->decode && run_flag(r, "eval_bleu", true);
+    v.scored = run_scores(r);
     if (v.scored) v.n_figures = r->metric->figures(v.counts, v.figure);
     const rd_figure f = eval_best_figure(r, &v);
     free(v.by_class.at);
@@ -73,7 +75,7 @@ json_t *measure_of_best(const rd_run *r)
            *config = meaning_config(r);
     if (m) copy_keys(config, of_figure, m);
     if (m && run_real(r, "ema", 0.0) > 0.0) (void)json_object_set_new(m, "ema", json_true());
-    if (m && r->model->decode && run_flag(r, "eval_bleu", true)) {
+    if (m && run_scores(r)) {
         (void)json_object_set_new(m, "length_penalty",
                                   json_real(0.0)); /* unless the config has it */
         copy_keys(config, of_decoding, m);

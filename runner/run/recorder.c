@@ -73,7 +73,7 @@ static void result_tags(const rd_run *r, char tag[RD_METRIC_FIGURES][TAG],
     rd_figure f[RD_METRIC_FIGURES] = {{.name = ""}};
     rd_status own = {0};
     int n = 0, k = 0;
-    if (m && r->model->decode && run_flag(r, "eval_bleu", true)) n = m->figures(none, f);
+    if (m && run_scores(r)) n = m->figures(none, f);
     if (run_is_image(r)) n = class_deciding_name(r->spec.n_classes, f[0].name, &own);
     for (int i = 0; i < n; i++) {
         if (m && m->repeats && !strcmp(m->repeats, f[i].name)) continue;
@@ -200,6 +200,14 @@ void recorder_free(recorder *c, int end_status)
     free(c);
 }
 
+void recorder_text(recorder *c, int64_t step, const char *tag, const char *text)
+{
+    rd_status own = {0};
+    if (!c) return;
+    (void)rd_events_text(c->events, step, tag, text, &own);
+    warn_once(c, &own);
+}
+
 void recorder_flush(recorder *c)
 {
     rd_status own = {0};
@@ -277,6 +285,10 @@ static void write_metrics(recorder *c, const step_record *s)
     } else {
         add_real(o, "tokens_per_s", s->tokens_per_s);
         add_real(o, "target_tokens_per_s", s->target_tokens_per_s);
+    }
+    if (s->model_flops > 0.0) {
+        add_real(o, "model_flops", s->model_flops);
+        add_real(o, "mfu", s->mfu);
     }
     add_real(o, "samples_per_s", s->samples_per_s);
     add_real(o, "step_s", s->step_s);

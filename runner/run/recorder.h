@@ -28,7 +28,9 @@ typedef struct step_record {
     char class_line[384]; /* the class metrics' part of the line for the console */
     double tokens_per_s, target_tokens_per_s, samples_per_s;
     double step_s;
-    double input_wait; /* share of the time, mean over ranks */
+    double input_wait;  /* share of the time, mean over ranks */
+    double model_flops; /* operations of a step, see rd_model_def.flops; 0: not counted */
+    double mfu;         /* share of the measured peak of products that they are; 0 .. 1 */
     double eta_s;
     const rank_times *ranks;    /* NULL: one rank */
     const char *comm_algorithm; /* NULL: not known */
@@ -65,6 +67,9 @@ void recorder_pictures(recorder *c, int64_t step, const gallery *g);
 
 /* Writes one number. */
 void recorder_scalar(recorder *c, int64_t step, const char *tag, double v);
+
+/* Writes a text in Markdown. */
+void recorder_text(recorder *c, int64_t step, const char *tag, const char *text);
 
 /* Writes buffered records to disk. */
 void recorder_flush(recorder *c);

@@ -122,6 +122,7 @@ typedef struct run_config {
     int64_t image_frequency;
     bool print_samples;
     int64_t sample_summaries;
+    int64_t sample_texts, sample_tokens;
     bool record_sample_ids;
 
     /* accepted without effect */
@@ -325,6 +326,9 @@ bool run_flag(const rd_run *r, const char *key, bool dflt);
 
 /* Is the log folder still the one that rank 0 locked, as this host sees it? */
 bool run_owns_logdir(const rd_run *r);
+
+/* Does evaluation decode and score? A model that continues texts has no reference. */
+bool run_scores(const rd_run *r);
 
 /* Does the model take images and answer with a class? */
 bool run_is_image(const rd_run *r);

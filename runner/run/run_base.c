@@ -83,6 +83,11 @@ rd_code run_share_gradients(rd_run *r, rd_status *st)
     return RD_OK;
 }
 
+bool run_scores(const rd_run *r)
+{
+    return r->model->decode && !r->model->continues && run_flag(r, "eval_bleu", true);
+}
+
 bool run_is_image(const rd_run *r)
 {
     return r->spec.n_classes > 0 && r->spec.image_h > 0;

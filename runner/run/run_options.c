@@ -229,6 +229,11 @@ static const rd_option run_rows[] = {
     RD_OPT_INT(run_config, image_frequency, image_frequency, "500", 0, 1e12,
                "steps between sample images in TensorBoard; 0: none, also no mistakes and "
                "confusions in evaluation"),
+    RD_OPT_INT(run_config, sample_texts, sample_texts, "1", 0, 1024,
+               "language models: number of samples of the evaluation data whose first tokens each "
+               "evaluation in training continues, for the log and TensorBoard"),
+    RD_OPT_INT(run_config, sample_tokens, sample_tokens, "128", 1, 1 << 20,
+               "number of tokens that it adds to each"),
     RD_OPT_BOOL(run_config, print_samples, print_samples, "true",
                 "print one source, target and prediction with some summaries"),
     RD_OPT_INT(run_config, sample_summaries, sample_summaries, "10", 1, 1e12,

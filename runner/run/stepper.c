@@ -159,6 +159,7 @@ static void keep_sample(stepper *s, const rd_batch *b, const rd_loss_out *out)
     rd_strbuf_reset(&s->source);
     rd_strbuf_reset(&s->target);
     rd_strbuf_reset(&s->predicted);
+    /* A text has no source, and is too long for a log. */
     if (!src || !tgt || i < 0 || i >= b->n || !out->predicted) return;
     rd_dataset_text(d, 0, (const int32_t *)src->data + src->off[i], src->off[i + 1] - src->off[i],
                     true, &s->source);

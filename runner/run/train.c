@@ -4,6 +4,7 @@
  * All ranks share the numbers that decide what happens at a step: the step itself, and its control
  * block (step_sums). Rank 0's clock and every rank's signals only add a request to the next control
  * block. So all ranks save, evaluate and stop at the same step without another message. */
+#include "peak.h"
 #include "console.h"
 #include "device.h"
 #include "fault.h"
@@ -544,6 +545,26 @@ static void limit_hours(const rd_run *r)
         signals_limit(rd_now_ns() + (int64_t)((r->config.max_hours * 3600.0 - since_s) * 1e9));
 }
 
+/* Collective. Measures the peak that the share of a language model is of. */
+static rd_code measure_peak(trainer *t, rd_status *st)
+{
+    enum { N = 1024, PRODUCTS = 4 };
+    rd_run *r = t->run;
+    double cpu = 0.0;
+    char a[32];
+    t->stepper.count_flops = r->model->continues && r->model->flops;
+    if (!t->stepper.count_flops) return RD_OK;
+    (void)peak_measure(r, N, PRODUCTS, &t->peak, &cpu, st);
+    RD_TRY(run_agree(r, st));
+    RD_TRY(rd_comm_sum_f64(r->comm, &t->peak, 1, st));
+    rd_info(r->log,
+            "peak of matrix products: %s GFLOP/s; mfu is the share of it that the model's "
+            "products are, attention half by its mask",
+            rd_commas(t->peak * 1e-9, a));
+done:
+    return st->code;
+}
+
 rd_code run_train(rd_run *r, rd_status *st)
 {
     trainer t = {.run = r, .saved_step = -1, .eval = {.lock = -1}};
@@ -583,6 +604,7 @@ rd_code run_train(rd_run *r, rd_status *st)
             (void)eval_records_open(r, &t.eval, st);
     }
     RD_TRY(run_agree(r, st));
+    RD_TRY(measure_peak(&t, st));
     RD_TRY(trace_open(r, r->progress.step + 1, st));
     const int64_t begin_ns = rd_now_ns();
     RD_TRY(loop(&t, st));

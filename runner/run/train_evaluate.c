@@ -10,6 +10,7 @@
 #include "recorder.h"
 #include "resume.h"
 #include "signals.h"
+#include "text_samples.h"
 #include "train_impl.h"
 #include "rd/checkpoint.h"
 
@@ -83,6 +84,9 @@ static rd_code record_evaluation(trainer *t, eval_result *v, const char *what, r
         goto done;
     }
     keep_top(t, &now, v->best);
+    if (r->model->continues && text_samples(r, t->records, &own) != RD_OK)
+        rd_warn(r->log, "no sample of text: %s", own.msg);
+    own = (rd_status){0};
     if (v->best) {
         recorder_flush(t->records); /* a resume may begin here and write later lines only */
         RD_TRY(rd_logdir_check(r->cli->logdir, r->lock, st));

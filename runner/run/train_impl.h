@@ -14,6 +14,7 @@ typedef struct train_window {
     double nll_targets; /* of the steps that nll counts: those with a finite loss */
     double classes[STEP_CLASS_COUNTS];
     double retries; /* reads that were tried again */
+    double flops;   /* of the model */
     int64_t steps;
 } train_window;
 
@@ -43,6 +44,7 @@ typedef struct trainer {
     int64_t n_records;  /* number of summaries of this run */
     int64_t epoch_ns;
     double retries; /* reads that were tried again in this run, on all ranks */
+    double peak;    /* measured FLOP/s of products, of all ranks; 0: not measured */
     bool whole;     /* after a failure: as stepper.whole */
 } trainer;
 

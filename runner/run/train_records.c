@@ -43,6 +43,7 @@ void train_window_add(train_window *w, const step_sums *sum, double seconds)
     w->tgt += sum->tokens_tgt;
     w->samples += sum->samples;
     w->retries += sum->retries;
+    w->flops += sum->flops;
     w->targets += sum->targets;
     w->correct += sum->correct;
     for (int i = 0; i < STEP_CLASS_COUNTS; i++) w->classes[i] += sum->classes[i];
@@ -93,6 +94,8 @@ static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_s
                        .target_tokens_per_s = w->tgt / wall,
                        .samples_per_s = w->samples / wall,
                        .step_s = w->steps > 0 ? w->seconds / (double)w->steps : NAN,
+                       .model_flops = w->steps > 0 ? w->flops / (double)w->steps : 0.0,
+                       .mfu = t->peak > 0.0 ? w->flops / wall / t->peak : 0.0,
                        .samples = sum->samples,
                        .targets = sum->targets,
                        .epoch_samples = r->progress.samples,

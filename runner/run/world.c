@@ -201,7 +201,9 @@ void world_banner(rd_run *r, int64_t last_step, int64_t n_batches, int64_t n_sam
     rd_info(r->log, "model: %s, %s parameters (%.1f MB)", r->model->name,
             rd_commas((double)rd_params_count(r->params), a),
             (double)rd_params_count(r->params) * 4e-6);
-    if (r->spec.src_vocab_size > 0)
+    if (r->model->continues)
+        rd_info(r->log, "vocabulary: %s tokens", rd_commas((double)r->spec.tgt_vocab_size, a));
+    else if (r->spec.src_vocab_size > 0)
         rd_info(r->log, "vocabulary: source %s, target %s",
                 rd_commas((double)r->spec.src_vocab_size, a),
                 rd_commas((double)r->spec.tgt_vocab_size, b));

@@ -1,0 +1,124 @@
+/* lm_impl.h -- texts for language models: documents of files (lm_documents.c), tokens in memory or
+ * in files (lm_tokens.c), and the tokenizer of a run (lm_tokenizer.c), for datasets/text.c. */
+#ifndef RD_LM_IMPL_H
+#define RD_LM_IMPL_H
+
+#include "rd/file.h"
+#include "text_impl.h"
+
+/* ---- documents (lm_documents.c) ---- */
+
+/* What ends a document of a plain text. */
+typedef enum rd_doc_unit { RD_DOC_FILE, RD_DOC_BLANK_LINE, RD_DOC_LINE } rd_doc_unit;
+
+typedef struct rd_doc_rules {
+    rd_doc_unit unit;
+    rd_lines_opts lines;
+    bool prompts; /* texts to continue: a line, or an object with "prompt" or "text" */
+} rd_doc_rules;
+
+/* A part of a document. Long documents come in several parts, cut where it does not change the
+ * tokens: before a line end behind a letter or digit. */
+typedef struct rd_doc_part {
+    const char *text; /* borrowed until the next call */
+    size_t n;
+    size_t prompt;   /* an example: its first bytes that are the prompt */
+    bool is_example; /* the object has a prompt and a completion */
+    bool ends;       /* the document ends here */
+} rd_doc_part;
+
+typedef struct rd_docs rd_docs;
+
+/* Returns whether a name is that of JSON lines: it has ".jsonl" or ".ndjson". */
+bool rd_docs_json(const char *name);
+/* Returns whether a name is that of tokens: it ends in ".bin". */
+bool rd_docs_bin(const char *name);
+/* Opens files as a list of documents. files and the rules are borrowed. The caller owns *out. */
+rd_code rd_docs_new(const rd_text_files *files, const rd_doc_rules *rules, rd_docs **out,
+                    rd_status *st);
+/* Opens plain text in memory, borrowed, as prompts, one a line. lines_before: for messages. */
+rd_code rd_docs_new_mem(const char *name, const char *text, size_t n, int64_t lines_before,
+                        const rd_doc_rules *rules, rd_docs **out, rd_status *st);
+void rd_docs_free(rd_docs *d); /* NULL is fine */
+/* Finds the next part. *more is false after the last one. A line that is no object with the right
+ * strings is RD_EDATA with file and line. */
+rd_code rd_docs_next(rd_docs *d, rd_doc_part *out, bool *more, rd_status *st);
+/* Returns the number of bytes that were read, after decompression. */
+int64_t rd_docs_bytes(const rd_docs *d);
+
+/* ---- tokens (lm_tokens.c) ---- */
+
+/* Tokens that follow each other: in memory, or in a file that is read where it is needed. */
+typedef struct rd_token_list {
+    char *name;      /* owned; of the file; NULL: in memory */
+    rd_input *in;    /* owned */
+    int64_t begin;   /* offset of the first token */
+    const void *mem; /* borrowed; NULL: a file */
+    bool wide;       /* uint32_t, else uint16_t; little-endian */
+    int64_t n;
+} rd_token_list;
+
+void rd_token_list_release(rd_token_list *l);
+/* Opens a file of tokens: those of llm.c (a header of 1024 bytes; version 1 with 16 bits, 7 with
+ * 32), or of nanoGPT (16 bits, no header). RD_EDATA: file and reason. The caller owns *out, also
+ * after a failure. */
+rd_code rd_token_list_open(const char *path, rd_token_list *out, rd_status *st);
+/* Copies tokens [first, first + n). A token that is not below V is RD_EDATA. Thread-safe. */
+rd_code rd_token_list_get(const rd_token_list *l, int64_t first, int64_t n, int64_t V, int32_t *out,
+                          rd_status *st);
+
+/* What was made of a text. Plain data. */
+typedef struct rd_token_head {
+    int64_t n;          /* number of tokens */
+    int64_t n_docs;     /* number of documents */
+    int64_t n_bytes;    /* number of bytes of text */
+    int64_t n_examples; /* number of examples with a prompt; 0: the text is one stream */
+    int64_t n_cut;      /* number of examples that were longer than seq_len + 1 tokens */
+    uint64_t hash;      /* of the tokens */
+    int32_t wide, in_file;
+} rd_token_head;
+
+/* Writes tokens to memory that ranks can share, or to a file that later runs find. */
+typedef struct rd_token_writer {
+    rd_token_head head;
+    rd_block *mem;   /* borrowed; NULL: a file */
+    rd_tmpfile file; /* of in_file */
+    uint64_t key;    /* of the file: what the tokens were made of */
+    uint8_t buf[1 << 16];
+    size_t fill;
+} rd_token_writer;
+/* Begins. path NULL: in mem, an empty block. The caller releases *w after a failure, too. */
+rd_code rd_token_writer_begin(rd_token_writer *w, bool wide, rd_block *mem, const char *path,
+                              uint64_t key, rd_status *st);
+rd_code rd_token_writer_add(rd_token_writer *w, const int32_t *ids, size_t n, rd_status *st);
+rd_code rd_token_writer_end(rd_token_writer *w, rd_status *st);
+void rd_token_writer_release(rd_token_writer *w);
+/* Opens a file that a writer made of the same key. *found: it is there, and whole. */
+rd_code rd_token_cache_open(const char *path, uint64_t key, rd_token_head *head, rd_token_list *out,
+                            bool *found, rd_status *st);
+
+/* ---- the tokenizer (lm_tokenizer.c) ---- */
+
+typedef struct rd_tokenizer_args {
+    rd_comm *comm;
+    rd_log *log;                /* of rank 0; NULL: none */
+    const char *logdir;         /* its folder "text" has the model; NULL: none */
+    const char *weights;        /* file or log folder of weights from elsewhere; NULL: none */
+    bool makes;                 /* trains a model if there is none */
+    bool saves;                 /* ... and keeps it in logdir */
+    const char *scheme, *model; /* model: a file; NULL: it is trained */
+    int64_t size;
+    const rd_text_files *files; /* the training text */
+    rd_doc_rules docs;
+} rd_tokenizer_args;
+/* Opens the tokenizer of a run: that of the log folder, of the weights, of the key subword_model,
+ * or one that rank 0 trains. Collective. The caller owns *out. LOGDIR/text holds subword.model and
+ * tokenizer.made.json, which has the rules and is written last. */
+rd_code rd_tokenizer_open(const rd_tokenizer_args *a, rd_subword **out, rd_status *st);
+/* Returns the id of the token that ends a document, -1: the model has none. */
+int32_t rd_tokenizer_end(const rd_subword *s);
+/* Returns the number of bytes of text of each id, [rd_subword_size]. The caller frees it. NULL: out
+ * of memory. */
+int32_t *rd_tokenizer_bytes(const rd_subword *s);
+
+#endif
