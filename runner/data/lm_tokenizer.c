@@ -213,10 +213,7 @@ rd_code rd_tokenizer_open(const rd_tokenizer_args *a, rd_subword **out, rd_statu
     const rd_text_rules rules = {.subword = scheme, .subword_model = path[0] ? path : NULL};
     RD_TRY(rd_text_subword_open(a->comm, &rules, out, st));
     if (rd_subword_size(*out) == 0)
-        return rd_fail(st, RD_EUSAGE,
-                       "'subword' %s has no ids; a language model needs byte_bpe, char or "
-                       "sentencepiece",
-                       rd_subword_kind(*out));
+        (void)rd_fail(st, RD_EDATA, "the tokenizer (%s) has no token", rd_subword_kind(*out));
 done:
     if (own && path[0]) (void)unlink(path);
     return st->code;

@@ -19,7 +19,7 @@ typedef enum invalid_utf8 { UTF8_ERROR, UTF8_REPLACE } invalid_utf8;
 
 typedef struct lm_config {
     rd_paths file[3]; /* [rd_split] */
-    const char *subword, *subword_model;
+    const char *subword, *subword_model, *data_location;
     int64_t subword_size, seq_len, max_len, eval_stride, vocab_size, end_id, max_line_bytes;
     rd_doc_unit document;
     kept_tokens token_cache;
@@ -69,6 +69,8 @@ static const rd_option options[] = {
     RD_OPT_ENUM(T, token_cache, token_cache, "\"auto\"", caches,
                 "where the tokens of a text are kept. file: in the log folder, for later runs, "
                 "too; auto: so if they would need a quarter of the memory"),
+    RD_OPT_PATH(T, data_location, data_location, NULL,
+                "folder that replaces [..._DATA_LOCATION] in file names"),
     RD_OPT_ENUM(T, invalid_utf8, invalid_utf8, "\"error\"", utf8_choices,
                 "invalid UTF-8 or a NUL byte in a text. error: the run stops; replace: U+FFFD is "
                 "put in its place"),
@@ -203,6 +205,11 @@ static rd_code lm_tokenizer(lm_text *t, const lm_config *c, const rd_dataset_arg
     k.docs.prompts = false;
     k.makes = a->split == RD_SPLIT_TRAIN && (trains || a->mode == RD_MODE_BENCH) && t->train.n > 0;
     k.saves = k.makes && trains && has_dir;
+    if (strcmp(k.scheme, "none") == 0 || strcmp(k.scheme, "bpe") == 0)
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: 'subword' %s has no ids; a language model needs byte_bpe, char or "
+                       "sentencepiece",
+                       rd_config_where(a->config, "subword"), k.scheme);
     if (tokens && !c->subword_model) {
         if (c->vocab_size == 0)
             return rd_fail(st, RD_EUSAGE,

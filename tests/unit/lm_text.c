@@ -1,0 +1,417 @@
+/* lm_text.c -- texts for language models: documents, windows, prompts, files of tokens, tokens that
+ * the log folder keeps, and input that is refused. */
+#include "../../runner/data/lm_impl.h"
+#include "scratch_dir.h"
+#include <inttypes.h>
+#include <sys/stat.h>
+
+static void put_bytes(const char *name, const void *p, size_t n)
+{
+    FILE *f = fopen(in_dir(name), "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(p, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+static void put(const char *name, const char *text)
+{
+    put_bytes(name, text, strlen(text));
+}
+
+/* Opens the dataset of a config in which "@" stands for the folder and "'" for a double quote. */
+static rd_code open_as(const char *config, const rd_dataset_args *as, rd_dataset **d, rd_status *st)
+{
+    rd_strbuf b = {0};
+    for (const char *p = config; *p; p++) {
+        if (*p == '@')
+            rd_strbuf_puts(&b, dir);
+        else
+            rd_strbuf_add(&b, *p == '\'' ? "\"" : p, 1);
+    }
+    const rd_option_group *groups[] = {rd_dataset_find("lm_text")->group};
+    rd_config *c = NULL;
+    *d = NULL;
+    if (rd_config_new("test.json", rd_strbuf_str(&b), b.n, groups, 1, false, &c, st) == RD_OK) {
+        rd_dataset_args a = *as;
+        a.config = c;
+        (void)rd_dataset_new("lm_text", &a, d, st);
+    }
+    rd_config_free(c); /* the dataset must not need it any more */
+    rd_strbuf_release(&b);
+    return st->code;
+}
+
+static rd_code open_train(const char *config, rd_dataset **d, rd_status *st)
+{
+    const rd_dataset_args a = {.mode = RD_MODE_TRAIN, .split = RD_SPLIT_TRAIN};
+    return open_as(config, &a, d, st);
+}
+
+/* Appends the texts of all samples, "text|" each; with prompts "prompt>text|". */
+static char *all_texts(const rd_dataset *d)
+{
+    const rd_dataset_def *def = rd_dataset_def_of(d);
+    void *self = rd_dataset_self(d);
+    rd_strbuf out = {0};
+    rd_status st = {0};
+    rd_arena *a = NULL;
+    must_do(rd_arena_new(1 << 16, &a, &st), &st);
+    for (int64_t i = 0; i < def->count(self); i++) {
+        rd_batch b = {0};
+        rd_arena_reset(a);
+        must_do(def->fetch(self, &i, 1, a, &b, &st), &st);
+        const int32_t *ids = b.field[0].data;
+        const int64_t n = b.field[0].off[1];
+        const rd_field *prompt = rd_batch_field(&b, "prompt");
+        const int64_t p = prompt ? ((const int32_t *)prompt->data)[0] : 0;
+        if (p > 0) def->text(self, 1, ids, p, false, &out);
+        if (p > 0) rd_strbuf_puts(&out, ">");
+        for (int64_t k = p; k < n; k++) {
+            const size_t before = out.n;
+            def->text(self, 1, ids + k, 1, false, &out);
+            if (out.n == before) rd_strbuf_puts(&out, "$"); /* the end token */
+        }
+        rd_strbuf_puts(&out, "|");
+        assert_true(def->length(self, i) == n);
+        assert_true(def->tokens(self, i) == n - (p > 0 ? p : 1));
+    }
+    rd_arena_free(a);
+    return out.s ? out.s : strdup("");
+}
+
+/* ---- documents and windows ---- */
+
+static struct text_row {
+    const char *name, *config, *want;
+} text_rows[] = {
+    {"windows of three targets", "{'source_file': '@/a', 'subword': 'char', 'seq_len': 3}",
+     "abcd|def\n|\ngh\n|"},
+    {"one window", "{'source_file': '@/a', 'subword': 'char', 'seq_len': 64}", "abcdef\ngh\n|"},
+    {"two files", "{'source_file': ['@/a', '@/b'], 'subword': 'char', 'seq_len': 64}",
+     "abcdef\ngh\nx\n\n\ny\nz|"},
+    {"lines",
+     "{'source_file': ['@/a', '@/b'], 'subword': 'char', 'seq_len': 64,"
+     " 'document': 'line'}",
+     "abcdef$gh$x$y$z$|"},
+    {"blocks between blank lines",
+     "{'source_file': ['@/a', '@/b'], 'subword': 'char', 'seq_len': 64, 'document': 'blank_line'}",
+     "abcdef\ngh$x$y\nz$|"},
+    {"JSON lines", "{'source_file': '@/c.jsonl', 'subword': 'char', 'seq_len': 64}",
+     "one$two\n3$|"},
+    {"prompts and completions", "{'source_file': '@/d.jsonl', 'subword': 'char', 'seq_len': 64}",
+     "ab>cd$|ef$|gh$|"},
+    {"a long example is cut", "{'source_file': '@/d.jsonl', 'subword': 'char', 'seq_len': 2}",
+     "ab>c|ef$|gh$|"},
+};
+
+static void test_texts(void **state)
+{
+    const struct text_row *r = *state;
+    rd_dataset *d;
+    rd_status st = {0};
+    put("a", "abcdef\ngh\n");
+    put("b", "x\n\n\ny\nz");
+    put("c.jsonl", "{\"text\": \"one\"}\n\n{\"other\": 1, \"text\": \"two\\n3\"}\n");
+    put("d.jsonl", "{\"prompt\": \"ab\", \"completion\": \"cd\"}\n{\"prompt\":\"e\",\"completion\":"
+                   "\"f\"}\n{\"prompt\":\"g\",\"completion\":\"h\"}");
+    must_do(open_train(r->config, &d, &st), &st);
+    char *got = all_texts(d);
+    assert_string_equal(got, r->want);
+    free(got);
+    rd_dataset_free(d);
+}
+
+/* The empty prompt of an example: the first token is no target, all others are. */
+static void test_empty_prompt(void **state)
+{
+    rd_dataset *d;
+    rd_status st = {0};
+    (void)state;
+    put("e.jsonl", "{\"prompt\": \"\", \"completion\": \"abc\"}\n");
+    must_do(open_train("{'source_file': '@/e.jsonl', 'subword': 'char', 'seq_len': 9}", &d, &st),
+            &st);
+    assert_int_equal(rd_dataset_def_of(d)->tokens(rd_dataset_self(d), 0), 3);
+    rd_dataset_free(d);
+}
+
+/* Evaluation by stride scores every token but the first once, for each number of tokens. */
+static void test_stride(void **state)
+{
+    enum { MOST = 20 };
+    const rd_dataset_args a = {.mode = RD_MODE_EVAL, .split = RD_SPLIT_EVAL, .keep_all = true};
+    (void)state;
+    put("chars", "#run_dist characters 1\na\nb\nc\n");
+    for (int n = 2; n < MOST; n++) {
+        char text[MOST + 1], config[200];
+        for (int i = 0; i < n; i++) text[i] = (char)('a' + i % 3);
+        text[n] = '\0';
+        put("t", text);
+        for (int stride = 1; stride <= 5; stride++) {
+            rd_dataset *d;
+            rd_status st = {0};
+            int64_t targets = 0;
+            snprintf(config, sizeof config,
+                     "{'source_file_eval': '@/t', 'subword': 'char', 'subword_model': '@/chars',"
+                     " 'seq_len': 5, 'eval_stride': %d}",
+                     stride);
+            must_do(open_as(config, &a, &d, &st), &st);
+            const rd_dataset_def *def = rd_dataset_def_of(d);
+            for (int64_t i = 0; i < def->count(rd_dataset_self(d)); i++) {
+                assert_true(def->tokens(rd_dataset_self(d), i) > 0);
+                targets += def->tokens(rd_dataset_self(d), i);
+            }
+            assert_int_equal(targets, n - 1);
+            rd_dataset_free(d);
+        }
+    }
+}
+
+/* Bytes of text of the ids: those of UTF-8. */
+static void test_bytes(void **state)
+{
+    rd_dataset *d;
+    rd_status st = {0};
+    rd_data_spec spec;
+    int64_t bytes = 0;
+    rd_arena *a = NULL;
+    rd_batch b = {0};
+    const int64_t zero = 0;
+    static const char text[] = "a\xC3\xA4\xE2\x82\xAC b\n";
+    (void)state;
+    put("u", text);
+    for (int k = 0; k < 2; k++) {
+        must_do(open_train(k ? "{'source_file': '@/u', 'subword': 'byte_bpe', 'subword_size': 260}"
+                             : "{'source_file': '@/u', 'subword': 'char'}",
+                           &d, &st),
+                &st);
+        const rd_dataset_def *def = rd_dataset_def_of(d);
+        def->spec(rd_dataset_self(d), &spec);
+        must_do(rd_arena_new(4096, &a, &st), &st);
+        must_do(def->fetch(rd_dataset_self(d), &zero, 1, a, &b, &st), &st);
+        bytes = 0;
+        for (int64_t i = 0; i < b.field[0].off[1]; i++)
+            bytes += spec.id_bytes[((const int32_t *)b.field[0].data)[i]];
+        assert_int_equal(bytes, sizeof text - 1);
+        assert_true((spec.end_id >= 0) == (k == 1));
+        rd_arena_free(a);
+        rd_dataset_free(d);
+    }
+}
+
+/* A document that comes in parts has the bytes that it has as a whole. */
+static void test_long_document(void **state)
+{
+    enum { LINES = 300000 };
+    rd_strbuf text = {0}, got = {0};
+    rd_status st = {0};
+    rd_docs *docs;
+    rd_doc_part p;
+    bool more = true;
+    int parts = 0;
+    const char *name = in_dir("long");
+    rd_text_files files = {0};
+    const rd_doc_rules rules = {.lines = {.max_line_bytes = 100}};
+    (void)state;
+    for (int i = 0; i < LINES; i++)
+        rd_strbuf_printf(&text, "line %d, and its end%s\n", i, i % 3 ? "." : "");
+    put_bytes("long", text.s, text.n);
+    must_do(rd_text_files_new(&(rd_paths){1, &name}, &files, &st), &st);
+    must_do(rd_docs_new(&files, &rules, &docs, &st), &st);
+    for (;;) {
+        must_do(rd_docs_next(docs, &p, &more, &st), &st);
+        if (!more) break;
+        rd_strbuf_add(&got, p.text, p.n);
+        assert_true(p.ends == (got.n == text.n));
+        /* A part begins with the line end behind a letter or digit. */
+        if (parts++ > 0) assert_true(p.text[0] == '\n');
+    }
+    assert_true(parts > 1 && got.n == text.n && memcmp(got.s, text.s, text.n) == 0);
+    rd_docs_free(docs);
+    rd_text_files_release(&files);
+    rd_strbuf_release(&text);
+    rd_strbuf_release(&got);
+}
+
+/* ---- files of tokens ---- */
+
+static void put_llmc(const char *name, int32_t magic, int32_t version, int32_t count, size_t bytes)
+{
+    unsigned char file[2048] = {0};
+    const int32_t head[3] = {magic, version, count};
+    memcpy(file, head, sizeof head);
+    for (size_t i = 1024; i < sizeof file; i += 2) file[i] = (unsigned char)(i / 2 % 7);
+    put_bytes(name, file, bytes);
+}
+
+static void test_tokens(void **state)
+{
+    static const uint16_t bare[] = {5, 4, 3, 2, 1, 0};
+    rd_dataset *d;
+    rd_status st = {0};
+    rd_arena *a = NULL;
+    int64_t ids[] = {0, 1, 2, 3};
+    rd_batch b = {0};
+    (void)state;
+    put_bytes("a.bin", bare, sizeof bare);
+    put_llmc("b.bin", 20240520, 1, 4, 1024 + 8);
+    must_do(open_train("{'source_file': ['@/a.bin', '@/b.bin'], 'vocab_size': 7, 'seq_len': 2,"
+                       " 'end_id': 6}",
+                       &d, &st),
+            &st);
+    const rd_dataset_def *def = rd_dataset_def_of(d);
+    /* 5 4 3 | 3 2 1 | 1 0, then 1 2 3 | 3 4 of the second file */
+    assert_int_equal(def->count(rd_dataset_self(d)), 5);
+    must_do(rd_arena_new(4096, &a, &st), &st);
+    must_do(def->fetch(rd_dataset_self(d), ids, 4, a, &b, &st), &st);
+    static const int32_t want[] = {5, 4, 3, 3, 2, 1, 1, 0, 1, 2, 3};
+    assert_int_equal(b.field[0].off[4], 11);
+    assert_memory_equal(b.field[0].data, want, sizeof want);
+    rd_arena_free(a);
+    rd_dataset_free(d);
+}
+
+static struct bad_row {
+    const char *name, *config, *want;
+    rd_code code;
+} bad_rows[] = {
+    {"no text", "{'subword': 'char'}", "missing key 'source_file'", RD_EUSAGE},
+    {"a missing file", "{'source_file': '@/none', 'subword': 'char'}", "none", RD_EDATA},
+    {"an empty file", "{'source_file': '@/empty', 'subword': 'byte_bpe', 'subword_size': 300}",
+     "has 0 tokens; a sample needs at least two", RD_EDATA},
+    {"invalid UTF-8", "{'source_file': '@/latin', 'subword': 'byte_bpe', 'subword_size': 300}",
+     "latin:1:3", RD_EDATA},
+    {"a long line", "{'source_file': '@/fine', 'subword': 'char', 'max_line_bytes': 3}", "fine",
+     RD_EDATA},
+    {"a stride beyond the window",
+     "{'source_file': '@/fine', 'subword': 'char', 'seq_len': 9, 'max_len': 5}", "'seq_len' 9",
+     RD_EUSAGE},
+    {"standard input", "{'source_file': '-', 'subword': 'char'}", "only prompts can", RD_EUSAGE},
+    {"words", "{'source_file': '@/fine', 'subword': 'none'}", "has no ids", RD_EUSAGE},
+    {"text and tokens", "{'source_file': ['@/fine', '@/x.bin'], 'subword': 'char'}", "use one kind",
+     RD_EUSAGE},
+    {"not JSON", "{'source_file': '@/bad1.jsonl', 'subword': 'char'}", "bad1.jsonl:2: not JSON",
+     RD_EDATA},
+    {"no object", "{'source_file': '@/bad2.jsonl', 'subword': 'char'}",
+     "bad2.jsonl:1: not an object", RD_EDATA},
+    {"no string", "{'source_file': '@/bad3.jsonl', 'subword': 'char'}",
+     "bad3.jsonl:1: \"text\" is not a string", RD_EDATA},
+    {"no completion", "{'source_file': '@/bad4.jsonl', 'subword': 'char'}",
+     "bad4.jsonl:1: \"completion\" is missing", RD_EDATA},
+    {"text and prompt", "{'source_file': '@/bad5.jsonl', 'subword': 'char'}",
+     "bad5.jsonl:1: \"text\" beside", RD_EDATA},
+    {"both kinds of lines", "{'source_file': '@/bad6.jsonl', 'subword': 'char'}",
+     "put them in two files", RD_EDATA},
+    {"a key twice", "{'source_file': '@/bad7.jsonl', 'subword': 'char'}", "bad7.jsonl:1: not JSON",
+     RD_EDATA},
+    {"tokens without a vocabulary", "{'source_file': '@/x.bin'}", "missing key 'vocab_size'",
+     RD_EUSAGE},
+    {"an empty file of tokens", "{'source_file': '@/none.bin', 'vocab_size': 9}", "is empty",
+     RD_EDATA},
+    {"an odd number of bytes", "{'source_file': '@/odd.bin', 'vocab_size': 9}", "an odd number",
+     RD_EDATA},
+    {"a token outside", "{'source_file': '@/x.bin', 'vocab_size': 6}",
+     "token 6 at position 3 is outside of the vocabulary of 6", RD_EDATA},
+    {"a header alone, cut", "{'source_file': '@/cut.bin', 'vocab_size': 9}", "cut short", RD_EDATA},
+    {"another version", "{'source_file': '@/version.bin', 'vocab_size': 9}", "version 3", RD_EDATA},
+    {"fewer tokens than announced", "{'source_file': '@/short.bin', 'vocab_size': 9}",
+     "must have 1036 bytes, but has 1032", RD_EDATA},
+    {"a negative number", "{'source_file': '@/negative.bin', 'vocab_size': 9}", "announces -1",
+     RD_EDATA},
+    {"multiple choice", "{'source_file': '@/choice.bin', 'vocab_size': 9}", "multiple choice",
+     RD_EDATA},
+};
+
+static void test_bad(void **state)
+{
+    const struct bad_row *r = *state;
+    static const uint16_t ids[] = {1, 2, 3, 6};
+    rd_dataset *d;
+    rd_status st = {0};
+    put("empty", "");
+    put("fine", "some text\n");
+    put("latin", "ab\xE4\n");
+    put("bad1.jsonl", "{\"text\": \"a\"}\n{\"text\": \n");
+    put("bad2.jsonl", "[1]\n");
+    put("bad3.jsonl", "{\"text\": 5}\n");
+    put("bad4.jsonl", "{\"prompt\": \"a\"}\n");
+    put("bad5.jsonl", "{\"prompt\": \"a\", \"text\": \"b\"}\n");
+    put("bad6.jsonl", "{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"text\": \"c\"}\n");
+    put("bad7.jsonl", "{\"text\": \"a\", \"text\": \"b\"}\n");
+    put_bytes("x.bin", ids, sizeof ids);
+    put("none.bin", "");
+    put("odd.bin", "abc");
+    put_llmc("cut.bin", 20240520, 1, 4, 600);
+    put_llmc("version.bin", 20240520, 3, 4, 1024 + 8);
+    put_llmc("short.bin", 20240520, 1, 6, 1024 + 8);
+    put_llmc("negative.bin", 20240801, 7, -1, 1024);
+    put_llmc("choice.bin", 20240522, 1, 4, 1024 + 8);
+    const rd_code code = open_train(r->config, &d, &st);
+    if (code != r->code || !strstr(st.msg, r->want))
+        fail_msg("code %d, '%s'; wanted %d with '%s'", code, st.msg, r->code, r->want);
+    assert_null(d);
+}
+
+/* ---- what the log folder keeps ---- */
+
+/* The second run finds the tokenizer and the tokens; a changed text has new tokens, a changed rule
+ * a new tokenizer. */
+static void test_kept(void **state)
+{
+    static const char config[] =
+        "{'source_file': '@/text', 'subword': 'byte_bpe', 'subword_size': 270, 'seq_len': 4,"
+        " 'token_cache': '%s'}";
+    char text[300], log[300], path[400];
+    rd_status st = {0};
+    struct stat before, after;
+    char *first = NULL;
+    (void)state;
+    put("text", "the cat sat on the mat. the cat ate the rat.\n");
+    snprintf(log, sizeof log, "%s/log", dir);
+    for (int k = 0; k < 3; k++) {
+        rd_dataset *d;
+        const rd_dataset_args a = {.mode = RD_MODE_TRAIN, .split = RD_SPLIT_TRAIN, .logdir = log};
+        snprintf(text, sizeof text, config, k == 2 ? "memory" : "file");
+        must_do(open_as(text, &a, &d, &st), &st);
+        char *got = all_texts(d);
+        if (k == 0) first = got;
+        assert_string_equal(got, first);
+        snprintf(path, sizeof path, "%s/text/subword.model", log);
+        assert_int_equal(stat(path, k == 0 ? &before : &after), 0);
+        if (k > 0) assert_true(before.st_mtim.tv_nsec == after.st_mtim.tv_nsec);
+        if (k > 0) free(got);
+        rd_dataset_free(d);
+    }
+    free(first);
+    char command[800];
+    snprintf(command, sizeof command, "ls %s/text/ids-*.bin | wc -l | grep -qx 1 && rm -r %s", log,
+             log);
+    assert_int_equal(system(command), 0);
+}
+
+/* Prompts: each line is one, and an empty line begins a document. */
+static void test_feed(void **state)
+{
+    rd_dataset *d;
+    rd_status st = {0};
+    const rd_dataset_args a = {.mode = RD_MODE_INFER, .split = RD_SPLIT_TEST, .keep_all = true};
+    (void)state;
+    put("prompts", "ab\n\nc");
+    put("chars", "#run_dist characters 1\na\nb\nc\n");
+    must_do(open_as("{'source_file_test': '@/prompts', 'subword': 'char', 'subword_model':"
+                    " '@/chars'}",
+                    &a, &d, &st),
+            &st);
+    const rd_dataset_def *def = rd_dataset_def_of(d);
+    void *self = rd_dataset_self(d);
+    assert_int_equal(def->count(self), 3);
+    assert_true(!def->blank(self, 0) && def->blank(self, 1) && !def->blank(self, 2));
+    must_do(def->feed(self, "bb\nc\n", 5, 3, &st), &st);
+    assert_int_equal(def->count(self), 2);
+    assert_int_equal(def->length(self, 0), 2);
+    assert_int_equal(def->feed(self, "x\n", 2, 5, &st), RD_EDATA);
+    rd_dataset_free(d);
+}
+
+RD_TESTS_WITH("lm_text", make_dir, remove_dir, TEST_ROWS(test_texts, text_rows),
+              TEST(test_empty_prompt), TEST(test_stride), TEST(test_bytes),
+              TEST(test_long_document), TEST(test_tokens), TEST_ROWS(test_bad, bad_rows),
+              TEST(test_kept), TEST(test_feed))
