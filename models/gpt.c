@@ -88,8 +88,8 @@ static const rd_option rows[] = {
                 "as Llama; sinusoid: sines and cosines of Vaswani et al.; none"),
     RD_OPT_REAL(T, rope_theta, rope_theta, "10000", 1, 1e12, "base of rotary positions"),
     RD_OPT_ENUM(T, rope_scaling, rope_scaling, "\"none\"", scalings,
-                "how rotary positions are made slower. linear: rope_factor times; llama3: slow "
-                "ones by rope_factor, fast ones not at all"),
+                "how rotary positions become slower. linear: rope_factor times; llama3: slow ones "
+                "alone"),
     RD_OPT_REAL(T, rope_factor, rope_factor, "8", 1, 1e6, "factor of rope_scaling"),
     RD_OPT_REAL(T, rope_low_freq_factor, rope_low, "1", 1e-3, 1e6,
                 "llama3: wavelengths above rope_original_len / this are slow"),
@@ -132,8 +132,8 @@ static const rd_option rows[] = {
                 "with document_mask. restart: positions begin at 0 in each document; window: in "
                 "each window"),
     RD_OPT_ENUM(T, recompute, recompute, "\"norms\"", recomputes,
-                "values that backward computes again, for less memory. norms: those of layer norms "
-                "and activations; layer: all inside layers; results stay the same to the last bit"),
+                "values that backward computes again, for less memory. norms: those of norms and "
+                "activations; layer: all inside layers"),
     RD_OPT_INT(T, max_new_tokens, max_new_tokens, "100", 1, 1 << 20,
                "most tokens that infer mode adds to a prompt"),
     RD_OPT_END,

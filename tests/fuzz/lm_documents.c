@@ -1,5 +1,5 @@
-/* lm_documents.c -- fuzz target: reads any bytes as documents. The first byte chooses what a document
- * is, and whether the bytes are JSON lines. */
+/* lm_documents.c -- fuzz target: reads any bytes as documents. The first byte chooses what a
+ * document is, and whether the bytes are JSON lines. */
 #include "../../runner/data/lm_impl.h"
 #include "fuzz_files.h"
 

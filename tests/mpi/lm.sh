@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# lm.sh -- tests what training promises, with a language model: the curve does not depend on the number of ranks nor on
+# the parts of an update, a resumed run ends with the same bytes, evaluation is exact, and texts are continued alike.
+#
+# tests/run runs the script and sets BUILD, PROG and MPIRUN.
+# timeout: 300
+# beside
+. "$(dirname "$0")/../support/toy.sh"
+work=$(mktemp -d "${TMPDIR:-/tmp}/lm.XXXXXX") || exit 2
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 2
+# Sentences that a small model learns at once.
+awk 'BEGIN { split("the a one her his", d); split("cat dog bird fish", n); split("sees likes hears", v)
+             for (i = 0; i < 700; i++) { r = (r * 7919 + 12345 + i) % 65521
+                 print d[r % 5 + 1], n[int(r / 5) % 4 + 1], v[int(r / 20) % 3 + 1], d[int(r / 60) % 5 + 1], n[int(r / 300) % 4 + 1] "." } }' > all.txt
+head -n 600 all.txt > train.txt
+tail -n 100 all.txt > dev.txt
+cat > lm.json << 'END'
+{"model": "gpt", "n_layers": 2, "n_embd": 16, "n_heads": 2, "ff_dim": 32, "max_len": 32,
+ "source_file": "train.txt", "source_file_eval": "dev.txt", "subword": "byte_bpe", "subword_size": 280,
+ "document": "line", "document_mask": true, "dropout_residual": 0.1, "dropout_attention": 0.1,
+ "bias": "none",
+ "optimizer": "adamw", "learning_rate": 0.005, "weight_decay": 0.1, "max_grad_norm": 1.0,
+ "batch_tokens": 300, "num_epochs": 4, "seed": 3, "eval_frequency": 1000000, "sample_tokens": 12}
+END
+t() { # np, folder, arguments: trains
+    n=$1 dir=$2
+    shift 2
+    ranks "$n" "$PROG" --config_file=lm.json --logdir="$dir" --summary_frequency=1 "$@"
+}
+expect "prepare makes the tokenizer" 0 "prepared; train with --logdir=one" "$PROG" --config_file=lm.json --logdir=one \
+    --mode=prepare
+expect "one rank uses it" 0 "tokenizer: byte_bpe of one/text" t 1 one --max_steps=50
+expect "the line of a step" 0 " tokens/s  mfu [0-9.]* %" cat one/run.log
+expect "the records" 0 '"model_flops":[0-9.]*,"mfu":[0-9]' cat one/metrics.jsonl
+expect "two ranks" 0 "" t 2 two --max_steps=50
+expect "four ranks, two parts" 0 "" t 4 four --max_steps=50 --set iter_size=2
+expect "one rank, four parts" 0 "" t 1 parts --max_steps=50 --set iter_size=4
+for run in two four parts; do
+    expect "$run: the same losses" 0 "^50 values" close_curves loss 1e-5 50 one $run
+done
+expect "the loss falls" 0 "" sh -c "
+    sed -n 's/.*\"loss\":\([^,]*\).*/\1/p' one/metrics.jsonl | awk 'NR == 1 { a = \$1 } END { exit !(\$1 < 0.6 * a) }'"
+
+# Resume: the same bytes, with several parts of an update, within an epoch and over its end.
+expect "the first part" 0 "" t 1 half --max_steps=23 --set iter_size=4
+expect "the second part" 0 "resuming from half/model-23.npz" t 1 half --max_steps=50 --set iter_size=4
+expect "resume ends with the same bytes" 0 "" cmp half/model-50.npz parts/model-50.npz
+
+# Evaluation: exact, and the same for all ranks.
+e() { # np, arguments: evaluates; prints the figures
+    n=$1
+    shift
+    ranks "$n" "$PROG" --config_file=lm.json --logdir=one --mode=eval "$@" > out.txt || return
+    sed -n 's/.*"loss":\([^,]*\),.*"bits_per_byte":\([^,]*\),.*"targets":\([0-9]*\).*/\1 \2 \3/p' one/eval/metrics.jsonl | tail -n 1
+}
+figures=$(e 1)
+expect "evaluation has figures" 0 "^[0-9.]* [0-9.]* [0-9]*$" echo "$figures"
+tokens=$(sed -n 's/^.*dev.txt.: \([0-9,]*\) tokens of.*/\1/p' out.txt | tr -d ,)
+expect "every token but the first is a target" 0 " $((tokens - 1))$" echo "$figures"
+expect "two ranks have the same figures" 0 "^$figures$" e 2
+expect "by stride: the same targets" 0 " $((tokens - 1))$" e 1 --set eval_stride=7
+expect "the bits" 0 "" awk -v f="$figures" -v b="$(wc -c < dev.txt)" -v n=100 'BEGIN { split(f, x)
+    d = x[1] * x[3] / log(2) / x[2] - (b - n); exit !(d < 12 && d > -12) }'
+expect "evaluation in training writes a text" 0 "^  | .* \.\.\. " t 1 one --mode=train_eval --max_steps=51
+expect "train_eval evaluates" 0 '"bits_per_byte":' cat one/eval/metrics.jsonl
+
+# Completion.
+printf 'the cat\nher\n' > prompts.txt
+i() { # np, arguments: continues
+    n=$1
+    shift
+    ranks "$n" "$PROG" --config_file=lm.json --logdir=two --mode=infer --input=prompts.txt --inference_out=out.txt "$@" > log.txt 2>&1 &&
+        cat out.txt
+}
+expect "greedy completion begins with the prompts" 0 "^the cat" i 1
+first=$(cat out.txt)
+expect "two ranks write the same" 0 "" test "$(i 2)" = "$first"
+expect "a pipe gets the same" 0 "" test "$("$PROG" --config_file=lm.json --logdir=two --mode=infer --input=- < prompts.txt 2> log.txt |
+    grep -E '^(the cat|her)')" = "$first"
+s="--set decoder_type=sampling --set sampling_temperature=1.5 --set max_new_tokens=9 --seed=4"
+# shellcheck disable=SC2086 # $s is several words
+{
+    sampled=$(i 1 $s)
+    expect "sampling does not depend on the batch nor on ranks" 0 "" test "$(i 2 $s --set infer_batch_size=1)" = "$sampled"
+    expect "another seed writes another text" 1 "" test "$(i 1 $s --seed=5)" = "$sampled"
+}
+expect "JSON lines" 0 '^{"line":0,"text":"' i 1 --set output_format=json
+
+expect "other sizes of the tokenizer are refused" 2 "subword_size 280 -> 300" t 1 one --max_steps=60 --set subword_size=300
+expect "document_mask needs an end" 2 "'document_mask' needs a token that ends a document" t 1 none --set subword=char \
+    --set document=file
+expect "heads that do not fit" 2 "'n_embd' is 16, which is no multiple of 'n_heads' (3)" t 1 none --set n_heads=3
+expect "a window beyond the positions" 2 "'seq_len' 64 is above 'max_len' 32" t 1 none --set seq_len=64
+summary
