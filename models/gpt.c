@@ -496,17 +496,26 @@ static rd_code gpt_decode(void *self, rd_tape *t, const rd_batch *b, const rd_de
     {                                   \
         "dropout_residual", "0.0", NULL \
     }
-/* AdamW, and a rate that rises in a straight line and then falls as half a cosine. */
-#define RECIPE(rate, least, warmup, beta2)                                                     \
-    {"optimizer", "\"adamw\"", NULL}, {"adam_beta2", #beta2, "optimizer"},                     \
-        {"weight_decay", "0.1", "optimizer"}, {"max_grad_norm", "1.0", "lars_nu"},             \
-        {"learning_rate", #rate, "lr_policy piecewise_learning_rate_schedule use_decay"},      \
-        {"lr_policy", "\"cosine\"", "piecewise_learning_rate_schedule use_decay"},             \
-        {"min_learning_rate", #least, "lr_policy piecewise_learning_rate_schedule use_decay"}, \
-        {"warmup_steps", #warmup,                                                              \
-         "lr_policy piecewise_learning_rate_schedule use_decay warmup_epochs"},                \
-    {                                                                                          \
-        "lr_scaling", "\"none\"", NULL                                                         \
+/* AdamW, and a rate that rises in a straight line, from `start` of it on, and then falls as half a
+ * cosine. */
+#define OWN_RATE "lr_policy piecewise_learning_rate_schedule use_decay"
+#define RECIPE(rate, least, warmup, start, beta2)                                  \
+    {"optimizer", "\"adamw\"", NULL}, {"adam_beta2", #beta2, "optimizer"},         \
+        {"weight_decay", "0.1", "optimizer"}, {"max_grad_norm", "1.0", "lars_nu"}, \
+        {"learning_rate", #rate, OWN_RATE},                                        \
+        {"lr_policy", "\"cosine\"", "piecewise_learning_rate_schedule use_decay"}, \
+        {"min_learning_rate", #least, OWN_RATE},                                   \
+        {"warmup_steps", #warmup, OWN_RATE " warmup_epochs"},                      \
+        {"warmup_start", #start, OWN_RATE " warmup_epochs warmup_steps"},          \
+    {                                                                              \
+        "lr_scaling", "\"none\"", NULL                                             \
+    }
+#define OWN_END OWN_RATE " begin_decay_at decay_begin_epoch decay_end_epoch"
+/* llm.c's steps of 10 billion tokens. */
+#define GPT2_END                                       \
+    {"begin_decay_at", "700", OWN_END " decay_steps"}, \
+    {                                                  \
+        "decay_steps", "18373", OWN_END                \
     }
 #define GPT2(layers, embd, heads, ff)                                            \
     SIZES(layers, embd, heads, ff, 1024), {"activation", "\"gelu_tanh\"", NULL}, \
@@ -515,16 +524,35 @@ static rd_code gpt_decode(void *self, rd_tape *t, const rd_batch *b, const rd_de
         "batch_tokens", "524288", "batch_size batch_sentences"                   \
     }
 
+/* How it writes, as nanoGPT. */
+#define WRITES                                                                               \
+    {"decoder_type", "\"sampling\"", NULL}, {"sampling_temperature", "0.8", "decoder_type"}, \
+    {                                                                                        \
+        "sampling_top_k", "200", "decoder_type"                                              \
+    }
+
 static const rd_model_key gpt_keys[] = {
-    {"activation", "\"gelu_tanh\"", NULL}, {"norm_eps", "1e-5", NULL}, NO_DROPOUT, {NULL}};
-static const rd_model_key gpt2_keys[] = {
-    GPT2(12, 768, 12, 3072), RECIPE(6e-4, 0, 700, 0.95), {NULL}};
-static const rd_model_key medium_keys[] = {
-    GPT2(24, 1024, 16, 4096), RECIPE(3e-4, 0, 700, 0.95), {NULL}};
-static const rd_model_key large_keys[] = {
-    GPT2(36, 1280, 20, 5120), RECIPE(2.5e-4, 0, 700, 0.95), {NULL}};
-static const rd_model_key xl_keys[] = {
-    GPT2(48, 1600, 25, 6400), RECIPE(2e-4, 0, 700, 0.95), {NULL}};
+    {"activation", "\"gelu_tanh\"", NULL}, {"norm_eps", "1e-5", NULL}, NO_DROPOUT, WRITES, {NULL}};
+static const rd_model_key gpt2_keys[] = {GPT2(12, 768, 12, 3072),
+                                         RECIPE(6e-4, 0, 699, 0.001428571428571, 0.95),
+                                         GPT2_END,
+                                         WRITES,
+                                         {NULL}};
+static const rd_model_key medium_keys[] = {GPT2(24, 1024, 16, 4096),
+                                           RECIPE(3e-4, 0, 699, 0.001428571428571, 0.95),
+                                           GPT2_END,
+                                           WRITES,
+                                           {NULL}};
+static const rd_model_key large_keys[] = {GPT2(36, 1280, 20, 5120),
+                                          RECIPE(2.5e-4, 0, 699, 0.001428571428571, 0.95),
+                                          GPT2_END,
+                                          WRITES,
+                                          {NULL}};
+static const rd_model_key xl_keys[] = {GPT2(48, 1600, 25, 6400),
+                                       RECIPE(2e-4, 0, 699, 0.001428571428571, 0.95),
+                                       GPT2_END,
+                                       WRITES,
+                                       {NULL}};
 static const rd_model_key llama_keys[] = {SIZES(12, 768, 12, 2048, 1024),
                                           {"norm_type", "\"rms\"", NULL},
                                           {"norm_eps", "1e-5", NULL},
@@ -535,7 +563,8 @@ static const rd_model_key llama_keys[] = {SIZES(12, 768, 12, 2048, 1024),
                                           {"tie_embeddings", "\"none\"", NULL},
                                           NO_DROPOUT,
                                           {"batch_tokens", "524288", "batch_size batch_sentences"},
-                                          RECIPE(6e-4, 6e-5, 1000, 0.95),
+                                          RECIPE(6e-4, 6e-5, 1000, 0.000999000999, 0.95),
+                                          WRITES,
                                           {NULL}};
 /* nanoGPT's config for characters: six layers of 384, no biases, dropout 0.2. */
 static const rd_model_key char_keys[] = {SIZES(6, 384, 6, 1536, 256),
@@ -547,7 +576,9 @@ static const rd_model_key char_keys[] = {SIZES(6, 384, 6, 1536, 256),
                                          {"dropout_residual", "0.2", NULL},
                                          {"subword", "\"char\"", "subword_model"},
                                          {"batch_sentences", "64", "batch_size batch_tokens"},
-                                         RECIPE(1e-3, 1e-4, 100, 0.99),
+                                         RECIPE(1e-3, 1e-4, 100, 0.0099009900990099, 0.99),
+                                         {"decay_steps", "4900", OWN_END},
+                                         WRITES,
                                          {NULL}};
 
 #define RD_MODEL_GPT(id, what, list)              \

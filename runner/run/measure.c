@@ -21,6 +21,7 @@ static const char *const of_figure[] = {"average_across_timesteps",
                                         "label_smoothing_form",
                                         "max_eval_samples",
                                         "normalization",
+                                        "seq_len",
                                         "softmax_temperature",
                                         "z_loss",
                                         NULL};

@@ -668,8 +668,9 @@ static void test_first_loss(void **state)
     rd_status st = {0};
     (void)state;
     for (int k = 0; k < 2; k++) {
-        static const char *const texts[] = {"{\"model\": \"nanogpt_char\", \"n_layers\": 2}",
-                                            "{\"model\": \"llama\", \"n_layers\": 2}"};
+        static const char *const texts[] = {
+            "{\"model\": \"nanogpt_char\", \"n_layers\": 2, \"n_embd\": 96}",
+            "{\"model\": \"llama\", \"n_layers\": 2, \"n_embd\": 96}"};
         fixture f;
         open_model(&f, texts[k], strlen(texts[k]), 65, -1);
         must_do(rd_params_seal(f.ps, 1, NAN, &st), &st);

@@ -21,7 +21,7 @@ cat > lm.json << 'END'
  "document": "line", "document_mask": true, "dropout_residual": 0.1, "dropout_attention": 0.1,
  "bias": "none",
  "optimizer": "adamw", "learning_rate": 0.005, "weight_decay": 0.1, "max_grad_norm": 1.0,
- "batch_tokens": 300, "num_epochs": 4, "seed": 3, "eval_frequency": 1000000, "sample_tokens": 12}
+ "batch_tokens": 300, "num_epochs": 4, "seed": 3, "eval_frequency": 1000000, "sample_tokens": 12, "decoder_type": "greedy"}
 END
 t() { # np, folder, arguments: trains
     n=$1 dir=$2

@@ -285,6 +285,8 @@ static struct bad_row {
      "{'source_file': '@/fine', 'subword': 'char', 'seq_len': 9, 'max_len': 5}", "'seq_len' 9",
      RD_EUSAGE},
     {"standard input", "{'source_file': '-', 'subword': 'char'}", "only prompts can", RD_EUSAGE},
+    {"a placeholder", "{'source_file': '[LM_DATA_LOCATION]/x*.bin', 'vocab_size': 9}",
+     "--set data_location=FOLDER", RD_EDATA},
     {"words", "{'source_file': '@/fine', 'subword': 'none'}", "has no ids", RD_EUSAGE},
     {"text and tokens", "{'source_file': ['@/fine', '@/x.bin'], 'subword': 'char'}", "use one kind",
      RD_EUSAGE},

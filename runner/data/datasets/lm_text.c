@@ -122,6 +122,12 @@ static rd_code lm_files(const lm_config *c, const rd_dataset_args *a, rd_split s
                        file_key[split],
                        split == RD_SPLIT_TEST ? "prompts to continue" : "text of the model");
     for (int i = 0; i < f->n; i++)
+        if (rd_config_placeholder(f->at[i]))
+            return rd_fail(st, RD_EDATA,
+                           "'%s' names no folder yet; give the folder with --set "
+                           "data_location=FOLDER",
+                           f->at[i]);
+    for (int i = 0; i < f->n; i++)
         if (strcmp(f->at[i], "-") == 0 && !(split == RD_SPLIT_TEST && f->n == 1))
             return rd_fail(st, RD_EUSAGE, "%s: '%s' cannot be standard input; only prompts can",
                            rd_config_where(a->config, file_key[split]), file_key[split]);
