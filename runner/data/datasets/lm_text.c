@@ -37,43 +37,37 @@ static const char *const utf8_choices[] = {
 enum { LONGEST = 1 << 20 };
 
 static const rd_option options[] = {
-    RD_OPT_PATHS(
-        T, source_file, file[RD_SPLIT_TRAIN],
-        "training text: a file, x.gz, x.tar.gz!member, a pattern such as part-*.gz or "
-        "part-{00..11}, or a list of these. Names with .jsonl: lines with \"text\", or "
-        "\"prompt\" and \"completion\". Names that end in .bin: tokens of llm.c or nanoGPT"),
+    RD_OPT_PATHS(T, source_file, file[RD_SPLIT_TRAIN],
+                 "training text: files, patterns, archives as for parallel_text. Names with "
+                 ".jsonl: JSON lines; .bin: tokens"),
     RD_OPT_PATHS(T, source_file_eval, file[RD_SPLIT_EVAL], "evaluation text"),
     RD_OPT_PATHS(T, source_file_test, file[RD_SPLIT_TEST],
                  "prompts, one a line; - is standard input"),
     RD_OPT_NAME(T, subword, subword, NULL, rd_subword_kinds,
-                "how text becomes tokens: byte_bpe, char or sentencepiece. Default: byte_bpe"),
+                "how text becomes tokens: byte_bpe (default), char or sentencepiece"),
     RD_OPT_PATH(T, subword_model, subword_model, NULL,
-                "tokenizer, such as tokenizer.json. Not given: trained on the training text"),
+                "tokenizer, such as tokenizer.json. Not given: it is trained"),
     RD_OPT_INT(T, subword_size, subword_size, "8000", 1, RD_VOCAB_MOST,
                "number of tokens of a trained tokenizer"),
     RD_OPT_ENUM(T, document, document, "\"file\"", units,
-                "what a document of plain text is: a file, a block of lines between blank lines, "
-                "or a line. An end token follows each"),
+                "a document of plain text: the file, a block between blank lines, a line"),
     RD_OPT_INT(T, seq_len, seq_len, NULL, 1, LONGEST,
                "number of tokens of a sample. Default: max_len of the model",
                RD_GIVEN(T, has_seq_len)),
     RD_OPT_INT(T, max_len, max_len, "1024", 1, LONGEST, "most tokens of a sequence of the model"),
     RD_OPT_INT(T, eval_stride, eval_stride, "0", 0, LONGEST,
-               "evaluation: windows of seq_len tokens begin this number of tokens after each "
-               "other, and each scores only what none before has. 0: seq_len"),
+               "evaluation: windows begin this number of tokens after each other, and score what "
+               "none before has; 0: seq_len"),
     RD_OPT_INT(T, vocab_size, vocab_size, "0", 0, RD_VOCAB_MOST,
                "number of tokens of .bin files without subword_model"),
-    RD_OPT_INT(T, end_id, end_id, NULL, 0, RD_VOCAB_MOST,
-               "token that ends a document in .bin files without subword_model",
+    RD_OPT_INT(T, end_id, end_id, NULL, 0, RD_VOCAB_MOST, "their token that ends a document",
                RD_GIVEN(T, has_end_id)),
     RD_OPT_ENUM(T, token_cache, token_cache, "\"auto\"", caches,
-                "where the tokens of a text are kept. file: in the log folder, for later runs, "
-                "too; auto: so if they would need a quarter of the memory"),
+                "where tokens are kept. file: in the log folder, for later runs, too; auto: so if "
+                "they need a quarter of the memory"),
     RD_OPT_PATH(T, data_location, data_location, NULL,
                 "folder that replaces [..._DATA_LOCATION] in file names"),
-    RD_OPT_ENUM(T, invalid_utf8, invalid_utf8, "\"error\"", utf8_choices,
-                "invalid UTF-8 or a NUL byte in a text. error: the run stops; replace: U+FFFD is "
-                "put in its place"),
+    RD_OPT_ENUM(T, invalid_utf8, invalid_utf8, "\"error\"", utf8_choices, "as for parallel_text"),
     RD_OPT_INT(T, max_line_bytes, max_line_bytes, "1048576", 1, 1 << 30,
                "a line with more bytes is an error"),
     RD_OPT_END};
