@@ -51,7 +51,7 @@ configs/README.md       8192
 configs/BENCH.md        3072
 configs/DATA.md         4096
 configs/DECODING.md     4096
-configs/KEYS.md        58368
+configs/KEYS.md        60416
 configs/TEXT.md         6144
 configs/MIGRATING.md    6144
 configs/MIGRATING_TRANSLATION.md 10240
