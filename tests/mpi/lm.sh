@@ -59,7 +59,7 @@ expect "evaluation has figures" 0 "^[0-9.]* [0-9.]* [0-9]*$" echo "$figures"
 tokens=$(sed -n 's/^.*dev.txt.: \([0-9,]*\) tokens of.*/\1/p' out.txt | tr -d ,)
 expect "every token but the first is a target" 0 " $((tokens - 1))$" echo "$figures"
 expect "two ranks have the same figures" 0 "^$figures$" e 2
-expect "by stride: the same targets" 0 " $((tokens - 1))$" e 1 --set eval_stride=7
+[ "${CASES:-}" != all ] || expect "by stride: the same targets" 0 " $((tokens - 1))$" e 1 --set eval_stride=7
 expect "the bits" 0 "" awk -v f="$figures" -v b="$(wc -c < dev.txt)" -v n=100 'BEGIN { split(f, x)
     d = x[1] * x[3] / log(2) / x[2] - (b - n); exit !(d < 12 && d > -12) }'
 expect "evaluation in training writes a text" 0 "^  | .* \.\.\. " t 1 one --mode=train_eval --max_steps=51
@@ -76,16 +76,18 @@ i() { # np, arguments: continues
 expect "greedy completion begins with the prompts" 0 "^the cat" i 1
 first=$(cat out.txt)
 expect "two ranks write the same" 0 "" test "$(i 2)" = "$first"
-expect "a pipe gets the same" 0 "" test "$("$PROG" --config_file=lm.json --logdir=two --mode=infer --input=- < prompts.txt 2> log.txt |
-    grep -E '^(the cat|her)')" = "$first"
+if [ "${CASES:-}" = all ]; then
+    expect "a pipe gets the same" 0 "" test "$("$PROG" --config_file=lm.json --logdir=two --mode=infer --input=- < prompts.txt 2> log.txt |
+        grep -E '^(the cat|her)')" = "$first"
+fi
 s="--set decoder_type=sampling --set sampling_temperature=1.5 --set max_new_tokens=9 --seed=4"
 # shellcheck disable=SC2086 # $s is several words
 {
     sampled=$(i 1 $s)
     expect "sampling does not depend on the batch nor on ranks" 0 "" test "$(i 2 $s --set infer_batch_size=1)" = "$sampled"
-    expect "another seed writes another text" 1 "" test "$(i 1 $s --seed=5)" = "$sampled"
+    [ "${CASES:-}" != all ] || expect "another seed writes another text" 1 "" test "$(i 1 $s --seed=5)" = "$sampled"
 }
-expect "JSON lines" 0 '^{"line":0,"text":"' i 1 --set output_format=json
+[ "${CASES:-}" != all ] || expect "JSON lines" 0 '^{"line":0,"text":"' i 1 --set output_format=json
 
 expect "other sizes of the tokenizer are refused" 2 "subword_size 280 -> 300" t 1 one --max_steps=60 --set subword_size=300
 expect "document_mask needs an end" 2 "'document_mask' needs a token that ends a document" t 1 none --set subword=char \
