@@ -1,8 +1,9 @@
 /* cli_foreign.c -- flags of other programs, and what stands for them here.
  *
  * People have them in their scripts: of OpenSeq2Seq, Horovod's examples, Sockeye, fairseq, Marian,
- * OpenNMT-py, Keras, Lightning and Hugging Face, and of launchers. configs/MIGRATING_TRANSLATION.md explains them; a test reads both. Flags that
- * have the name of a key here need no row. The flags of bench mode are in cli_bench.c. */
+ * OpenNMT-py, Keras, Lightning and Hugging Face, and of launchers. configs/MIGRATING_TRANSLATION.md
+ * explains them; a test reads both. Flags that have the name of a key here need no row. The flags
+ * of bench mode are in cli_bench.c. */
 #include "cli_impl.h"
 
 #include <string.h>

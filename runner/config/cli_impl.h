@@ -1,6 +1,7 @@
 /* cli_impl.h -- what the files of the command line share. cli_flags.c: the flags; cli_bench.c: the
  * flags of bench mode; cli_keys.c: keys that are typed as flags; cli_words.c: words that are no
- * flags; cli_foreign.c: flags of other programs; cli.c: reads words; help.c, help_topics.c, help_man.c, help_configs.c: print. */
+ * flags; cli_foreign.c: flags of other programs; cli.c: reads words; help.c, help_topics.c,
+ * help_man.c, help_configs.c: print. */
 #ifndef RD_CLI_IMPL_H
 #define RD_CLI_IMPL_H
 

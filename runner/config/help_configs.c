@@ -1,6 +1,6 @@
-/* help_configs.c -- the experiments: which set a key, and a list of all. The folder of experiments is beside the program:
- * of the source tree (build/release/run_dist -> configs), or of an installation (bin/run_dist ->
- * share/run_dist/configs). */
+/* help_configs.c -- the experiments: which set a key, and a list of all. The folder of experiments
+ * is beside the program: of the source tree (build/release/run_dist -> configs), or of an
+ * installation (bin/run_dist -> share/run_dist/configs). */
 #include "help_impl.h"
 #include "rd/file.h"
 #include <dirent.h>

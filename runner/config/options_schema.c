@@ -1,8 +1,8 @@
 /* options_schema.c -- the JSON schema of the config, draft 2020-12.
  *
  * Each key has its type, range and words. Rules below "allOf" say which keys go with which model,
- * dataset, optimizer, metric and learning-rate policy, as rd_config_check_owners does. A config with
- * a base may get its model from there, so the rules are for configs without one.
+ * dataset, optimizer, metric and learning-rate policy, as rd_config_check_owners does. A config
+ * with a base may get its model from there, so the rules are for configs without one.
  *
  * A NULL anywhere makes json_object_set_new fail, which `ok` collects. */
 #include "config_impl.h"

@@ -101,8 +101,8 @@ json_t *doc_facts(const char *versions, json_t *mca, bool full);
  * the result. */
 json_t *doc_interfaces(void);
 
-/* Returns whether a name is this host: its own name, localhost, one of its addresses, or a name that
- * resolves to one. */
+/* Returns whether a name is this host: its own name, localhost, one of its addresses, or a name
+ * that resolves to one. */
 bool doc_is_this_host(const char *name);
 
 /* ---- doctor_nets.c: rules for interfaces and addresses ----
@@ -276,10 +276,10 @@ typedef struct doc_found {
     bool yield;       /* a host has more ranks than CPUs */
 } doc_found;
 
-/* Does the cheap part of the doctor before a run: mpirun here, and on the other hosts, over ssh, the
- * program, its version, names, settings and space. hosts: borrowed; n = 0: this host alone. Adds a
- * line to *warnings for each check that warns. RD_EENV, RD_EDISAGREE: the first check that failed,
- * with its remedy. */
+/* Does the cheap part of the doctor before a run: mpirun here, and on the other hosts, over ssh,
+ * the program, its version, names, settings and space. hosts: borrowed; n = 0: this host alone.
+ * Adds a line to *warnings for each check that warns. RD_EENV, RD_EDISAGREE: the first check that
+ * failed, with its remedy. */
 rd_code doc_brief(const rd_cli *cli, const doc_hosts *hosts, doc_found *out, rd_strbuf *warnings,
                   rd_status *st);
 

@@ -1,9 +1,9 @@
 /* launch.c -- starts the ranks, waits for them, and says in one line why they ended.
  *
  * mpirun runs in its own process group, so Ctrl-C reaches this process alone. The first request
- * becomes USR2 to mpirun, which passes it on to all ranks: they save and end with 75. The second one
- * is TERM, the third KILL, as with --restarts (supervise/supervise_child.c). If this process dies,
- * mpirun gets USR2, too. */
+ * becomes USR2 to mpirun, which passes it on to all ranks: they save and end with 75. The second
+ * one is TERM, the third KILL, as with --restarts (supervise/supervise_child.c). If this process
+ * dies, mpirun gets USR2, too. */
 #include "rd/launch.h"
 #include "launch_impl.h"
 #include "../supervise/supervise_impl.h"

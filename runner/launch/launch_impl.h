@@ -81,8 +81,8 @@ void start_output_release(start_output *o);
 bool start_cause_signal(const char *kept, char out[700]);
 /* Returns whether mpirun says that it has lost a host. */
 bool start_lost(const char *kept);
-/* Writes why the run ended, from the launcher's own texts, as "what; what to do". *code: changed
- * if the texts show that the launcher's own code means one of this program: a lost host is RD_EPEER. */
+/* Writes why the run ended, from the launcher's own texts, as "what; what to do". *code: changed if
+ * the texts show that the launcher's code means one of this program: a lost host is RD_EPEER. */
 void start_cause(const char *kept, int status, int *code, char out[700]);
 
 #endif
