@@ -27,7 +27,7 @@ nps=2 # CASES=all: also one rank, for everything
 [ "${CASES:-}" != all ] || nps="1 2"
 for np in 1 2; do
     expect "$np: the last steps were skipped" 7 "error: the result is not usable: the gradient was not finite in the last 8 steps, up to step 10" \
-        t "$np" last"$np" --max_steps=10 "${bad[@]}"
+        t "$np" last"$np" --summary_frequency=1 --max_steps=10 "${bad[@]}"
     expect "$np: a warning at the moment" 0 "warning: step 3 skipped on all ranks: .* (1 in a row, 1 in all)" cat last"$np"/run.log
     expect "$np: and one at the end" 0 "warning: 8 of the 10 steps of this run were skipped" cat last"$np"/run.log
     expect "$np: the next start finds the same" 7 "the result is not usable" t "$np" last"$np" --max_steps=10 "${bad[@]}"
