@@ -68,7 +68,7 @@ expect "and says how it ended" 0 "start 1: run_dist ended with 0" cat batch.txt
 expect "the script of a sweep" 0 "array.sh is written: 2 tasks" "$PROG" "${args[@]}" --max_steps=4 "--logdir=$work/array" \
     --sweep seed=1,2 "--sweep_slurm=$work/array.sh"
 expect "its array" 0 "" on sbatch --wait --output "$work/array-%a.txt" "$work/array.sh"
-expect "has trained both" 0 "^2$" eval 'cat "$work"/array/*/run.log | grep -c "^done: step 4"'
+expect "has trained both" 0 "^2$" eval 'cat "$work"/array/*/run.log | grep -c " done: step 4"'
 expect "a sweep in an allocation" 0 "^\[4/4\] " on salloc -Q -N 2 --ntasks-per-node=1 "$PROG" "${args[@]}" --max_steps=4 \
     "--logdir=$work/inside" --sweep seed=1,2,3,4
 expect "two runs at a time" 0 "2 at a time on 2 nodes of Slurm" cat inside/sweep.log
