@@ -235,18 +235,31 @@ static rd_code check_places(const rd_safetensors *s, rd_status *st)
     uint64_t at = 0;
     for (int i = 0; i < s->n; i++) {
         if (s->list[i].begin != at)
-            return rd_fail(st, RD_ECKPT, "'%s' %s", s->list[i].a.name,
+            return rd_fail(st, RD_ECKPT, "at byte %" PRIu64 ": '%s' %s", s->data + s->list[i].begin,
+                           s->list[i].a.name,
                            s->list[i].begin < at ? "overlaps the array before it"
                                                  : "leaves a gap behind the array before it");
         at += s->list[i].a.bytes;
     }
     if (at != s->bytes)
-        return rd_fail(st, RD_ECKPT, "%" PRIu64 " bytes of its data belong to no array",
-                       s->bytes - at);
+        return rd_fail(st, RD_ECKPT,
+                       "at byte %" PRIu64 ": %" PRIu64 " bytes of its data belong to no array",
+                       s->data + at, s->bytes - at);
     return RD_OK;
 }
 
-static rd_code take_header(rd_safetensors *s, const json_t *o, rd_status *st)
+/* Returns the offset in the file of an entry's name, of 8 where it is written with escapes. */
+static size_t entry_at(const char *text, size_t n, const char *name)
+{
+    const size_t k = strlen(name);
+    for (const char *p = text; k > 0 && (p = memmem(p, n - (size_t)(p - text), name, k)); p++)
+        if (p > text && p[-1] == '"' && p + k < text + n && p[k] == '"')
+            return PREFIX + (size_t)(p - 1 - text);
+    return PREFIX;
+}
+
+static rd_code take_header(rd_safetensors *s, const json_t *o, const char *head, size_t n,
+                           rd_status *st)
 {
     const json_t *v, *text;
     const char *key, *name;
@@ -255,15 +268,20 @@ static rd_code take_header(rd_safetensors *s, const json_t *o, rd_status *st)
     json_object_foreach((json_t *)(uintptr_t)o, key, v)
     {
         if (strcmp(key, metadata_key) != 0) {
-            RD_TRY(take_entry(&s->list[s->n], key, v, s->bytes, st));
+            if (take_entry(&s->list[s->n], key, v, s->bytes, st) != RD_OK)
+                rd_status_prefix(st, "at byte %zu", entry_at(head, n, key));
+            RD_TRY(st->code);
             s->n++;
             continue;
         }
-        if (!json_is_object(v)) return rd_fail(st, RD_ECKPT, "'%s' is no object", metadata_key);
+        if (!json_is_object(v))
+            return rd_fail(st, RD_ECKPT, "at byte %zu: '%s' is no object", entry_at(head, n, key),
+                           metadata_key);
         json_object_foreach((json_t *)(uintptr_t)v, name, text)
         {
             if (!json_is_string(text))
-                return rd_fail(st, RD_ECKPT, "'%s' of '%s' is no string", name, metadata_key);
+                return rd_fail(st, RD_ECKPT, "at byte %zu: '%s' of '%s' is no string",
+                               entry_at(head, n, name), name, metadata_key);
         }
         s->metadata = json_incref((json_t *)(uintptr_t)v);
     }
@@ -295,10 +313,11 @@ static rd_code read_header(rd_safetensors *s, uint64_t size, rd_status *st)
     s->bytes = size - s->data;
     o = json_loadb(text, (size_t)n, JSON_REJECT_DUPLICATES, &why);
     if (!json_is_object(o))
-        rd_fail(st, RD_ECKPT, "its header is no JSON object: %.120s",
+        rd_fail(st, RD_ECKPT, "at byte %zu: its header is no JSON object: %.120s",
+                (size_t)PREFIX + (o || why.position < 0 ? 0 : (size_t)why.position),
                 o ? "another value" : why.text);
     else
-        (void)take_header(s, o, st);
+        (void)take_header(s, o, text, (size_t)n, st);
 done:
     json_decref(o);
     free(text);

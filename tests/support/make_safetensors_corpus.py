@@ -48,9 +48,13 @@ good("types", {
     "scalar": ("float32", np.array(2.5, "<f4")), "empty": ("float32", np.zeros((3, 0, 2), "<f4"))},
     {"format": "pt", "words": "ä b"})
 good("nothing", {})
+good("five", {"w": ("float32", np.array([[1, 2], [3, 4]], "<f4")), "b": ("float16", np.array([0.5, -1], "<f2")),
+              "n": ("int64", np.array([7])), "a": ("float32", np.zeros((0, 3), "<f4")),
+              "s": ("float32", np.array(2.5, "<f4"))}, {"format": "np"})
 one = struct.pack("<f", 1.0)
 bad("length_over_file", {}, length=1000)
 bad("length_huge", {}, length=2**63)
+bad("length_zero", {}, b"      ", length=0)
 bad("not_json", b"{\"a\": ")
 bad("not_object", b"[1, 2]")
 bad("type_unknown", {"a": entry("F99", [1], 0, 4)}, one)

@@ -145,6 +145,34 @@ static void test_bytes(void **state)
     free(text);
 }
 
+/* The library's bytes, where arrays come in its order: larger types first, then by name. */
+static void test_same_bytes(void **state)
+{
+    static const float w[] = {1, 2, 3, 4};
+    static const uint16_t b[] = {0x3800, 0xBC00};
+    static const int64_t seven = 7;
+    const rd_array a[] = {
+        {.name = "n", .descr = "<i8", .n_dim = 1, .dim = {1}, .data = &seven, .bytes = 8},
+        {.name = "a", .descr = "<f4", .n_dim = 2, .dim = {0, 3}, .data = w, .bytes = 0},
+        {.name = "s", .descr = "<f4", .n_dim = 0, .data = &scalar, .bytes = 4},
+        {.name = "w", .descr = "<f4", .n_dim = 2, .dim = {2, 2}, .data = w, .bytes = 16},
+        {.name = "b", .descr = "<f2", .n_dim = 1, .dim = {2}, .data = b, .bytes = 4}};
+    rd_status st = {0};
+    json_t *m = json_pack("{s:s}", "format", "np");
+    char *ours, *theirs;
+    size_t n, want;
+    (void)state;
+    must_do(rd_safetensors_write(in_dir("five"), a, 5, m, &st), &st);
+    json_decref(m);
+    must_do(rd_file_read(in_dir("five"), RD_EDATA, &ours, &n, &st), &st);
+    must_do(rd_file_read(in_corpus("five"), RD_EDATA, &theirs, &want, &st), &st);
+    assert_int_equal(want, 352);
+    assert_int_equal(n, want);
+    assert_memory_equal(ours, theirs, n);
+    free(ours);
+    free(theirs);
+}
+
 static void test_not_written(void **state)
 {
     rd_array twice[] = {array_of(0), array_of(0)}, other = array_of(0), odd = array_of(0);
@@ -170,29 +198,30 @@ static struct bad_row {
 } bad_rows[] = {
     {"bad_empty", "has 0 bytes: no header"},
     {"bad_short", "has 3 bytes: no header"},
+    {"bad_length_zero", "at byte 8: its header is no JSON object"},
     {"bad_length_over_file", "promise a header of 1000 bytes"},
     {"bad_length_huge", "promise a header of 9223372036854775808 bytes"},
     {"bad_cut_header", "promise a header of"},
-    {"bad_not_json", "no JSON object"},
-    {"bad_not_object", "no JSON object"},
+    {"bad_not_json", "at byte 14: its header is no JSON object"},
+    {"bad_not_object", "at byte 8: its header is no JSON object"},
     {"bad_twice", "no JSON object: duplicate"},
-    {"bad_type_unknown", "type 'F99', which this program does not read"},
-    {"bad_shape_negative", "the shape of 'a' has no whole numbers"},
+    {"bad_type_unknown", "at byte 9: 'a' has type 'F99', which this program does not read"},
+    {"bad_shape_negative", "at byte 9: the shape of 'a' has no whole numbers"},
     {"bad_shape_text", "the shape of 'a' has no whole numbers"},
     {"bad_shape_overflow", "another number of bytes than its shape says"},
     {"bad_shape_other", "another number of bytes than its shape says"},
-    {"bad_dimensions", "'a' has 7 dimensions; 6 are allowed"},
+    {"bad_dimensions", "at byte 9: 'a' has 7 dimensions; 6 are allowed"},
     {"bad_place_behind", "the place of 'a' is not within the 4 bytes"},
     {"bad_place_turned", "the place of 'a' is not within the 4 bytes"},
     {"bad_place_one", "'a' lacks 'dtype', 'shape' or 'data_offsets'"},
     {"bad_place_missing", "'a' lacks 'dtype', 'shape' or 'data_offsets'"},
-    {"bad_overlap", "'b' overlaps the array before it"},
-    {"bad_same_place", "'b' overlaps the array before it"},
-    {"bad_gap", "'b' leaves a gap"},
-    {"bad_rest", "4 bytes of its data belong to no array"},
+    {"bad_overlap", "at byte 132: 'b' overlaps the array before it"},
+    {"bad_same_place", "at byte 130: 'b' overlaps the array before it"},
+    {"bad_gap", "at byte 139: 'b' leaves a gap"},
+    {"bad_rest", "at byte 73: 4 bytes of its data belong to no array"},
     {"bad_cut", "is not within the"},
-    {"bad_metadata_number", "'a' of '__metadata__' is no string"},
-    {"bad_metadata_list", "'__metadata__' is no object"},
+    {"bad_metadata_number", "at byte 26: 'a' of '__metadata__' is no string"},
+    {"bad_metadata_list", "at byte 9: '__metadata__' is no object"},
     {"bad_name_empty", "name is empty"},
     {"bad_name_long", "longer than 199 bytes"},
     {"bad_name_control", "not plain ASCII"},
@@ -237,5 +266,5 @@ static void test_cut_later(void **state)
 }
 
 RD_TESTS_WITH("safetensors", make_dir, remove_dir, TEST(test_library), TEST(test_all_types),
-              TEST(test_bytes), TEST(test_not_written), TEST_ROWS(check_bad, bad_rows),
-              TEST(test_no_file), TEST(test_cut_later))
+              TEST(test_bytes), TEST(test_same_bytes), TEST(test_not_written),
+              TEST_ROWS(check_bad, bad_rows), TEST(test_no_file), TEST(test_cut_later))
