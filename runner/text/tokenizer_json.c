@@ -1,5 +1,6 @@
 /* tokenizer_json.c -- reads and writes the tokenizer.json of Hugging Face's tokenizers, as far as
- * it is byte-level BPE: GPT-2, Llama 3, Qwen 2 without its normalizer, tokenizers trained here.
+ * it is byte-level BPE: GPT-2, Llama 3, SmolLM, Qwen 2 without its normalizer, and those trained
+ * here.
  *
  * What would change ids and is not known here is an error: another model, a normalizer, other
  * pre-tokenizers. The template that adds tokens at the ends of a text (post_processor) is left
@@ -61,6 +62,13 @@ static rd_code read_split(const json_t *o, const char *name, byte_bpe *m, rd_sta
     return st->code;
 }
 
+/* Digits as SmolLM has them: each is a piece, or each run of them is. */
+static rd_code read_digits(const json_t *o, const char *name, byte_bpe *m, rd_status *st)
+{
+    const char *pattern = is_true(o, "individual_digits", false) ? "\\p{N}" : "\\p{N}+";
+    return rd_splitter_add(m->split, pattern, strlen(pattern), name, st);
+}
+
 static rd_code read_byte_level(const json_t *o, bool alone, const char *name, byte_bpe *m,
                                rd_status *st)
 {
@@ -84,13 +92,15 @@ static rd_code read_pre_tokenizer(const json_t *o, const char *name, byte_bpe *m
         const char *type = text_of(part, "type");
         if (!byte_level && strcmp(type, "Split") == 0) {
             RD_TRY(read_split(part, name, m, st));
+        } else if (!byte_level && strcmp(type, "Digits") == 0) {
+            RD_TRY(read_digits(part, name, m, st));
         } else if (!byte_level && strcmp(type, "ByteLevel") == 0) {
             byte_level = true;
             RD_TRY(read_byte_level(part, i == 0, name, m, st));
         } else {
             RD_TRY(not_supported(name,
-                                 "a pre_tokenizer that is neither Split nor, as the last "
-                                 "one, ByteLevel",
+                                 "a pre_tokenizer that is neither Split, Digits nor, as the "
+                                 "last one, ByteLevel",
                                  st));
         }
     }

@@ -185,6 +185,10 @@ def byte_bpe():
                   AddedToken("ca", normalized=False)])
     write_tokenizer("llama", t)
 
+    # As SmolLM: each digit is a piece, before GPT-2's pattern.
+    write_tokenizer("digits", trained(pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True),
+                                                               pre_tokenizers.ByteLevel(add_prefix_space=False)]), 380, []))
+
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
     write("gpt2.splits", splits_of(lambda text: [bytes_of(p).decode() for p, _ in byte_level.pre_tokenize_str(text)]))
     split = pre_tokenizers.Split(Regex(LLAMA3), "isolated")

@@ -69,6 +69,7 @@ static const struct golden {
 } golden[] = {
     {"tokenizer.json", FOLDER "bytes.json", FOLDER "bytes.ids"},
     {"own pattern, added tokens", FOLDER "llama.json", FOLDER "llama.ids"},
+    {"single digits", FOLDER "digits.json", FOLDER "digits.ids"},
     {"merges.txt and vocab.json", FOLDER "merges.txt", FOLDER "bytes.ids"},
     {"a folder", "tests/unit/subword", FOLDER "bytes.ids"},
     {"tiktoken", FOLDER "gpt2.tiktoken", FOLDER "tiktoken.ids"},
