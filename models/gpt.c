@@ -4,19 +4,12 @@
  * A sample is a window of a text. Token k predicts token k + 1. With document_mask the window is
  * cut before each end token: as input it opens the next document, as label it ends the last one.
  * Each part is then a sequence by itself, so no document sees another, at no cost. */
+#include "gpt_model.h"
 #include "sequence_model.h"
-#include "rd/transformer_layers.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-typedef enum gpt_norm { GPT_NORM_LAYER, GPT_NORM_RMS } gpt_norm;
-typedef enum gpt_pos { GPT_POS_LEARNED, GPT_POS_ROPE, GPT_POS_SINUSOID, GPT_POS_NONE } gpt_pos;
-typedef enum gpt_bias { GPT_BIAS_ALL, GPT_BIAS_NONE, GPT_BIAS_QKV } gpt_bias;
-typedef enum gpt_scaling { GPT_SCALING_NONE, GPT_SCALING_LINEAR, GPT_SCALING_LLAMA3 } gpt_scaling;
-typedef enum gpt_tie { GPT_TIE_AUTO, GPT_TIE_ALL, GPT_TIE_TARGET, GPT_TIE_NONE } gpt_tie;
-typedef enum gpt_restart { GPT_RESTART, GPT_WINDOW } gpt_restart;
 
 static const char *const recomputes[] = {[RD_TF_RECOMPUTE_NONE] = "none",
                                          [RD_TF_RECOMPUTE_LAYER] = "layer",
@@ -43,22 +36,6 @@ static const char *const ties[] = {[GPT_TIE_AUTO] = "auto",
                                    [GPT_TIE_NONE] = "none",
                                    NULL};
 static const char *const restarts[] = {[GPT_RESTART] = "restart", [GPT_WINDOW] = "window", NULL};
-
-typedef struct gpt_config {
-    int64_t n_layers, n_embd, n_heads, n_kv_heads, head_dim, ff_dim, max_len, vocab_multiple;
-    gpt_norm norm_type;
-    gpt_pos pos;
-    gpt_bias bias;
-    gpt_scaling rope_scaling;
-    gpt_tie tie_embeddings;
-    gpt_restart document_positions;
-    rd_activation activation;
-    rd_tf_recompute recompute;
-    bool gated_ff, qk_norm, document_mask;
-    double norm_eps, rope_theta, rope_factor, rope_low, rope_high, init_std, logit_softcap, z_loss,
-        dropout_embedding, dropout_attention, dropout_residual;
-    int64_t rope_original_len, max_new_tokens;
-} gpt_config;
 
 enum {
     TRAINING = RD_MODE_TRAIN | RD_MODE_TRAIN_EVAL | RD_MODE_BENCH,
@@ -107,6 +84,8 @@ static const rd_option rows[] = {
                 "none: the output has its own table; else it is that of the embeddings"),
     RD_OPT_INT(T, vocab_multiple, vocab_multiple, "1", 1, 65536,
                "the table has a multiple of this number of rows"),
+    RD_OPT_INT(T, vocab_rows, vocab_rows, "0", 0, 1 << 24,
+               "number of classes of the output, as published weights have it; 0: the tokens"),
     RD_OPT_REAL(T, init_std, init_std, "0.02", 0, 10,
                 "standard deviation of initial weights; / sqrt(2 n_layers) for the last matrix of "
                 "each block"),
@@ -133,18 +112,6 @@ static const rd_option rows[] = {
 #undef T
 static const rd_option_group group = {"gpt", "model gpt: language models that are decoders alone",
                                       rows, sizeof(gpt_config)};
-
-typedef struct gpt {
-    gpt_config c;
-    double *rope; /* owned; [head / 2]; NULL: no rotary positions */
-    rd_tf_embedding embedding;
-    rd_tf_stack stack;
-    rd_param *output;        /* (V, n_embd) */
-    int64_t n_classes;       /* number of tokens; output may have more rows */
-    int32_t end;             /* end token of documents; -1: none */
-    const int32_t *id_bytes; /* [n_classes] bytes of text of each token; NULL: not known */
-    rd_params *ps;
-} gpt;
 
 /* ---- config ---- */
 
@@ -179,6 +146,12 @@ static rd_code gpt_check(gpt_config *c, const rd_model_args *a, rd_status *st)
         return rd_fail(st, RD_EUSAGE,
                        "%s: 'rope_high_freq_factor' %g is not above 'rope_low_freq_factor' %g",
                        rd_config_where(cfg, "rope_high_freq_factor"), c->rope_high, c->rope_low);
+    if (c->vocab_rows && c->vocab_rows < a->data->tgt_vocab_size)
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: 'vocab_rows' is %" PRId64 ", but the tokenizer has %" PRId64
+                       " tokens; use the tokenizer of these weights",
+                       rd_config_where(cfg, "vocab_rows"), c->vocab_rows,
+                       (int64_t)a->data->tgt_vocab_size);
     if (c->document_mask && a->data->end_id < 0 && a->mode != RD_MODE_BENCH)
         return rd_fail(st, RD_EUSAGE,
                        "%s: 'document_mask' needs a token that ends a document, which this "
@@ -230,7 +203,7 @@ static rd_code gpt_declare(gpt *m, const rd_model_args *a, const rd_tf_config *t
                                                 [GPT_POS_SINUSOID] = RD_TF_POSITIONS_PAIRS,
                                                 [GPT_POS_NONE] = RD_TF_POSITIONS_NONE};
     const gpt_config *c = &m->c;
-    const int64_t k = c->vocab_multiple, V = (a->data->tgt_vocab_size + k - 1) / k * k;
+    const int64_t k = c->vocab_multiple, V = (m->n_classes + k - 1) / k * k;
     const bool tied = c->tie_embeddings != GPT_TIE_NONE;
     rd_param *table;
     uint32_t site = 0;
@@ -244,7 +217,6 @@ static rd_code gpt_declare(gpt *m, const rd_model_args *a, const rd_tf_config *t
     if (!tied)
         RD_TRY(rd_params_add(a->params, "output_kernel", 2, (int64_t[]){V, tc->d},
                              (rd_init){RD_INIT_NORMAL, c->init_std, 0, 0}, 0, &m->output, st));
-    m->n_classes = a->data->tgt_vocab_size;
 done:
     return st->code;
 }
@@ -258,6 +230,8 @@ static rd_code gpt_create(const rd_model_args *a, void **self, rd_status *st)
     m->end = a->data->end_id;
     m->id_bytes = a->data->id_bytes;
     RD_TRY(rd_config_read(a->config, &group, a->mode, c, st));
+    m->n_tokens = a->data->tgt_vocab_size;
+    m->n_classes = c->vocab_rows ? c->vocab_rows : m->n_tokens;
     RD_TRY(gpt_check(c, a, st));
     RD_TRY(gpt_rope(m, st));
     const rd_tf_config tc = {.d = c->n_embd,
@@ -460,7 +434,7 @@ static rd_code gpt_decode(void *self, rd_tape *t, const rd_batch *b, const rd_de
     const rd_lm_decoder d = {.stack = &m->stack,
                              .embedding = &m->embedding,
                              .output = m->output,
-                             .n_classes = m->n_classes,
+                             .n_classes = m->n_tokens,
                              .end = m->end,
                              .max_len = m->c.max_len,
                              .softcap = m->c.logit_softcap,
@@ -581,6 +555,7 @@ static const rd_model_key char_keys[] = {SIZES(6, 384, 6, 1536, 256),
                     .decodes_int8 = true,         \
                     .continues = true,            \
                     .keys = list,                 \
+                    .folder = &gpt_folder,        \
                     .default_dataset = "lm_text", \
                     .usual_batch = 8,             \
                     .create = gpt_create,         \

@@ -2,6 +2,7 @@
  * only its host needs it. All ranks parse the same bytes. */
 #include "rd/modes.h"
 #include "bench/bench.h"
+#include "weights_keys.h"
 #include "rd/file.h"
 #include "rd/input.h"
 
@@ -268,7 +269,10 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
             (void)bench_flags(*out, cli, &notices, st);
         if (st->code == RD_OK) (void)known_names(*out, st);
         if (st->code == RD_OK) (void)first_rate(*out, st);
-        if (st->code == RD_OK) (void)model_keys(*out, st);
+    }
+    RD_TRY(rd_comm_agree(comm, st));
+    if (weights_keys_put(*out, comm, cli, &notices, st) == RD_OK) {
+        (void)model_keys(*out, st);
         if (st->code == RD_OK) (void)beam_search(*out, cli, note, st);
         if (st->code == RD_OK) (void)check_owners(*out, &notices, st);
         if (st->code == RD_OK) (void)rd_partner_notes(*out, cli, &notices, st);

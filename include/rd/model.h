@@ -10,6 +10,7 @@
 #include "rd/search.h"
 #include "rd/shortlist.h"
 #include "rd/tape.h"
+#include "rd/weights_folder.h"
 
 RD_C_BEGIN
 
@@ -72,6 +73,23 @@ typedef struct rd_model_key {
     const char *unless; /* keys, separated by spaces: the value needs that none of them is set */
 } rd_model_key;
 
+/* Weights of a model as a folder that other programs read and write (rd/weights_folder.h). */
+typedef struct rd_model_folder {
+    /* Adds the keys that the config.json of a folder means to *keys, an object. path: its name, for
+     * messages. RD_ECKPT: another model, or a part that this one does not have. */
+    rd_code (*keys)(const json_t *config, const char *path, json_t *keys, rd_status *st);
+    /* Keys that may differ from those of a folder, separated by spaces: no weight's shape depends
+     * on them. */
+    const char *free_keys;
+    /* Copies the arrays of a folder to the parameters, in the host's memory. Lists arrays that are
+     * missing, have another shape, or are not used. Returns their number in *n. */
+    rd_code (*load)(void *self, const rd_weights *w, rd_strbuf *list, int *n, rd_status *st);
+    /* Writes model.safetensors into a folder, and returns the object of its config.json, which the
+     * caller owns. metadata: texts for the file. RD_EUSAGE: the model has no form there. */
+    rd_code (*save)(void *self, const char *folder, const json_t *metadata, json_t **config,
+                    rd_status *st);
+} rd_model_folder;
+
 typedef struct rd_model_def {
     const char *name, *about;
     /* Keys that other models may read too, and keys that only this model reads. NULL: none. */
@@ -81,6 +99,7 @@ typedef struct rd_model_def {
     bool continues;    /* it continues a text, so its output has no reference to be scored with */
     /* Values of this model, ended by a NULL key: its sizes and its usual training. NULL: none. */
     const rd_model_key *keys;
+    const rd_model_folder *folder; /* NULL: other programs' folders are not known */
     const char *default_dataset;
     int64_t usual_batch; /* samples per rank in bench mode if the user gives none */
     /* In bench mode, unless the user says otherwise: the synthetic images (a name of bench_data;

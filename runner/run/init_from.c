@@ -6,6 +6,7 @@
 #include "init_from.h"
 #include "finite.h"
 #include "meaning.h"
+#include "published.h"
 #include "replicas.h"
 #include "resume.h"
 #include "rd/checkpoint.h"
@@ -155,6 +156,13 @@ static rd_code init_root(rd_run *r, rd_status *st)
     rd_ckpt c = {0};
     rd_strbuf missing = {0}, unused = {0};
     char bad[320];
+    bool published = false;
+    RD_TRY(published_there(r, r->config.init_from, &published, st));
+    if (published) {
+        RD_TRY(published_load(r, r->config.init_from, st));
+        rd_optim_start_ema(r->optim);
+        goto done;
+    }
     RD_TRY(load_parent(r, &c, st));
     resume_report_renamed(r, &c);
     RD_TRY(rd_params_sync_to_host(r->params, RD_VALUES | RD_SLOTS, st));

@@ -9,6 +9,7 @@
 #include "finite.h"
 #include "keep_best.h"
 #include "meaning.h"
+#include "published.h"
 #include "progress.h"
 #include "replicas.h"
 #include "spikes.h"
@@ -707,6 +708,12 @@ static rd_code read_root(rd_run *r, const char *what, bool *found, rd_status *st
     rd_ckpt c = {0};
     char warning[RD_MSG_BYTES] = "";
     const bool newest = strcmp(what, "newest") == 0;
+    bool published = false;
+    if (!by_name(what)) RD_TRY(published_there(r, what, &published, st));
+    if (published) {
+        *found = published_load(r, what, st) == RD_OK;
+        goto done;
+    }
     if (by_name(what))
         (void)rd_ckpt_load_newest(r->cli->logdir, newest ? "model" : what, &c, warning, st);
     else

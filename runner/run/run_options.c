@@ -189,10 +189,11 @@ static const rd_option run_rows[] = {
                 "best; the metrics sacrebleu and chrf take all targets as sacreBLEU does"),
     RD_OPT_PATH(run_config, checkpoint, checkpoint, "\"newest\"",
                 "the weights that eval and infer use: newest, best or average of --logdir, or the "
-                "path of an .npz file"),
+                "path of an .npz file or of a folder with model.safetensors"),
     RD_OPT_PATH(run_config, init_from, init_from, NULL,
                 "training begins at step 0 with the weights of this file, log folder, "
-                "LOGDIR:best, LOGDIR:average or LOGDIR:STEP; a log folder that holds a checkpoint "
+                "LOGDIR:best, LOGDIR:average or LOGDIR:STEP, or of a folder with config.json and "
+                "model.safetensors (models/WEIGHTS.md); a log folder that holds a checkpoint "
                 "goes on from it"),
     RD_OPT_BOOL(run_config, init_allow_missing, init_allow_missing, "false",
                 "with init_from: weights that the file lacks or has in another shape start anew, "

@@ -1,0 +1,302 @@
+/* gpt_weights.c -- the arrays of a language model by the names of Hugging Face's transformers.
+ *
+ * The matrices of GPT-2 are (inputs, outputs), as ours. Those of the family of Llama are (outputs,
+ * inputs), and queries, keys and values are three arrays: columns of one matrix of ours. */
+#include "gpt_model.h"
+#include "rd/safetensors.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LISTED = 20, NAME_BYTES = 160 };
+
+/* An array of a file, and its place in a parameter. */
+typedef struct gpt_part {
+    char name[NAME_BYTES];
+    rd_param *p;   /* NULL: zeros, which the model does not have */
+    int64_t rows;  /* number of inputs; 1: a vector */
+    int64_t cols;  /* number of outputs */
+    int64_t first; /* its first column in p */
+    bool turned;   /* the file has (outputs, inputs) */
+} gpt_part;
+
+typedef struct gpt_parts {
+    gpt_part *at; /* owned; [n] */
+    int n, capacity;
+    bool failed;
+    const char *prefix; /* of the names: "model." */
+    char layer[NAME_BYTES];
+} gpt_parts;
+
+/* Adds an array PREFIX + layer + name. */
+static gpt_part *parts_add(gpt_parts *l, const char *name, rd_param *p, int64_t rows, int64_t cols)
+{
+    if (l->n == l->capacity) {
+        const int more = l->capacity * 2 + 64;
+        gpt_part *at = realloc(l->at, (size_t)more * sizeof *at);
+        if (!at) {
+            l->failed = true;
+            return NULL;
+        }
+        l->at = at;
+        l->capacity = more;
+    }
+    gpt_part *e = &l->at[l->n++];
+    *e = (gpt_part){.p = p, .rows = rows, .cols = cols};
+    (void)snprintf(e->name, sizeof e->name, "%s%.60s%.60s", l->prefix, l->layer, name);
+    return e;
+}
+
+/* Adds a matrix of the family of Llama: columns from `first` on. */
+static void parts_turned(gpt_parts *l, const char *name, rd_param *p, int64_t rows, int64_t cols,
+                         int64_t first)
+{
+    gpt_part *e = parts_add(l, name, p, rows, cols);
+    if (!e) return;
+    e->turned = true;
+    e->first = first;
+}
+
+/* Adds a vector that p holds from `first` on; where p is NULL and the file needs it: zeros. */
+static void parts_vector(gpt_parts *l, const char *name, rd_param *p, int64_t n, int64_t first)
+{
+    gpt_part *e = parts_add(l, name, p, 1, n);
+    if (e) e->first = first;
+}
+
+static void parts_gpt2_layer(gpt_parts *l, const gpt_config *c, const rd_tf_layer *y)
+{
+    const rd_tf_attention *a = &y->self;
+    const rd_tf_ff *f = &y->ff;
+    const int64_t d = c->n_embd;
+    parts_vector(l, "ln_1.weight", a->norm.gain, d, 0);
+    parts_vector(l, "ln_1.bias", a->norm.bias, d, 0);
+    (void)parts_add(l, "attn.c_attn.weight", a->qkv, d, 3 * d);
+    parts_vector(l, "attn.c_attn.bias", a->qkv_bias, 3 * d, 0);
+    (void)parts_add(l, "attn.c_proj.weight", a->out, d, d);
+    parts_vector(l, "attn.c_proj.bias", a->out_bias, d, 0);
+    parts_vector(l, "ln_2.weight", f->norm.gain, d, 0);
+    parts_vector(l, "ln_2.bias", f->norm.bias, d, 0);
+    (void)parts_add(l, "mlp.c_fc.weight", f->w1, d, c->ff_dim);
+    parts_vector(l, "mlp.c_fc.bias", f->b1, c->ff_dim, 0);
+    (void)parts_add(l, "mlp.c_proj.weight", f->w2, c->ff_dim, d);
+    parts_vector(l, "mlp.c_proj.bias", f->b2, d, 0);
+}
+
+static void parts_llama_layer(gpt_parts *l, const gpt_config *c, const rd_tf_layer *y)
+{
+    const rd_tf_attention *a = &y->self;
+    const rd_tf_ff *f = &y->ff;
+    const int64_t d = c->n_embd, q = c->n_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim;
+    parts_vector(l, "input_layernorm.weight", a->norm.gain, d, 0);
+    parts_turned(l, "self_attn.q_proj.weight", a->qkv, d, q, 0);
+    parts_turned(l, "self_attn.k_proj.weight", a->qkv, d, kv, q);
+    parts_turned(l, "self_attn.v_proj.weight", a->qkv, d, kv, q + kv);
+    if (a->qkv_bias) {
+        parts_vector(l, "self_attn.q_proj.bias", a->qkv_bias, q, 0);
+        parts_vector(l, "self_attn.k_proj.bias", a->qkv_bias, kv, q);
+        parts_vector(l, "self_attn.v_proj.bias", a->qkv_bias, kv, q + kv);
+    }
+    if (a->q_gain) {
+        parts_vector(l, "self_attn.q_norm.weight", a->q_gain, c->head_dim, 0);
+        parts_vector(l, "self_attn.k_norm.weight", a->k_gain, c->head_dim, 0);
+    }
+    parts_turned(l, "self_attn.o_proj.weight", a->out, q, d, 0);
+    if (a->out_bias) parts_vector(l, "self_attn.o_proj.bias", a->out_bias, d, 0);
+    parts_vector(l, "post_attention_layernorm.weight", f->norm.gain, d, 0);
+    parts_turned(l, "mlp.gate_proj.weight", f->w1, d, c->ff_dim, 0);
+    parts_turned(l, "mlp.up_proj.weight", f->w3, d, c->ff_dim, 0);
+    parts_turned(l, "mlp.down_proj.weight", f->w2, c->ff_dim, d, 0);
+    if (f->b1) parts_vector(l, "mlp.gate_proj.bias", f->b1, c->ff_dim, 0);
+    if (f->b3) parts_vector(l, "mlp.up_proj.bias", f->b3, c->ff_dim, 0);
+    if (f->b2) parts_vector(l, "mlp.down_proj.bias", f->b2, d, 0);
+}
+
+/* Lists all arrays. The caller frees l->at. */
+static rd_code parts_list(const gpt *m, bool gpt2, const char *prefix, gpt_parts *l, rd_status *st)
+{
+    const gpt_config *c = &m->c;
+    *l = (gpt_parts){.prefix = prefix};
+    (void)parts_add(l, gpt2 ? "wte.weight" : "embed_tokens.weight", m->embedding.table,
+                    m->n_classes, c->n_embd);
+    if (gpt2) (void)parts_add(l, "wpe.weight", m->embedding.places, c->max_len, c->n_embd);
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        (void)snprintf(l->layer, sizeof l->layer, "%s.%" PRId64 ".", gpt2 ? "h" : "layers", i);
+        if (gpt2)
+            parts_gpt2_layer(l, c, &m->stack.layer[i]);
+        else
+            parts_llama_layer(l, c, &m->stack.layer[i]);
+    }
+    l->layer[0] = '\0';
+    parts_vector(l, gpt2 ? "ln_f.weight" : "norm.weight", m->stack.last.gain, c->n_embd, 0);
+    if (gpt2) parts_vector(l, "ln_f.bias", m->stack.last.bias, c->n_embd, 0);
+    if (c->tie_embeddings == GPT_TIE_NONE) {
+        l->prefix = "";
+        (void)parts_add(l, "lm_head.weight", m->output, m->n_classes, c->n_embd);
+    }
+    return l->failed ? rd_fail(st, RD_EENV, "out of memory for a list of weights") : RD_OK;
+}
+
+/* Writes the shape that the file has. */
+static int part_shape(const gpt_part *e, int64_t dim[2])
+{
+    dim[0] = e->turned ? e->cols : e->rows;
+    dim[1] = e->turned ? e->rows : e->cols;
+    if (e->rows != 1) return 2;
+    dim[0] = e->cols;
+    return 1;
+}
+
+/* Copies between the file's form and the parameter; out: to the file. */
+static void part_copy(const gpt_part *e, float *values, float *file, bool out)
+{
+    enum { BLOCK = 32 };
+    const int64_t width = e->p->n_dim == 2 ? e->p->dim[1] : e->p->n;
+    float *at = values + e->p->offset + e->first;
+    for (int64_t r0 = 0; r0 < e->rows; r0 += BLOCK)
+        for (int64_t c0 = 0; c0 < e->cols; c0 += BLOCK)
+            for (int64_t r = r0; r < e->rows && r < r0 + BLOCK; r++)
+                for (int64_t c = c0; c < e->cols && c < c0 + BLOCK; c++) {
+                    float *x = &at[r * width + c],
+                          *y = &file[e->turned ? c * e->rows + r : r * e->cols + c];
+                    *(out ? y : x) = *(out ? x : y);
+                }
+}
+
+/* ---- loading ---- */
+
+static void weights_note(rd_strbuf *list, int *n, const char *name, const char *what)
+{
+    if ((*n)++ < LISTED) rd_strbuf_printf(list, "%s'%s' %s", list->n ? ", " : "", name, what);
+    if (*n == LISTED + 1) rd_strbuf_puts(list, ", ...");
+}
+
+/* Returns whether an array of the file needs no place: masks and angles that older releases saved,
+ * and a head that is the table again. */
+static bool weights_ignored(const gpt *m, const char *name)
+{
+    static const char *const ends[] = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"};
+    const size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        const size_t k = strlen(ends[i]);
+        if (n >= k && strcmp(name + n - k, ends[i]) == 0) return true;
+    }
+    return m->c.tie_embeddings != GPT_TIE_NONE && strcmp(name, "lm_head.weight") == 0;
+}
+
+static void weights_unused(const gpt *m, const rd_weights *w, const gpt_parts *l, rd_strbuf *list,
+                           int *n)
+{
+    for (int i = 0; i < rd_weights_n(w); i++) {
+        const char *name = rd_weights_at(w, i)->name;
+        int k = 0;
+        while (k < l->n && strcmp(l->at[k].name, name) != 0) k++;
+        if (k == l->n && !weights_ignored(m, name))
+            weights_note(list, n, name, "is not in the model");
+    }
+}
+
+/* Sets the rows of a table to 0 that have no token in the file. */
+static void weights_clear_rows(const gpt *m, const rd_param *p)
+{
+    float *at = rd_params_values(m->ps) + p->offset;
+    memset(at + m->n_classes * p->dim[1], 0,
+           (size_t)((p->dim[0] - m->n_classes) * p->dim[1]) * sizeof *at);
+}
+
+rd_code gpt_weights_load(void *self, const rd_weights *w, rd_strbuf *list, int *n, rd_status *st)
+{
+    gpt *m = self;
+    const bool gpt2 = m->c.norm_type == GPT_NORM_LAYER;
+    const char *prefix = gpt2 ? "transformer." : "model.";
+    char first[64];
+    gpt_parts l = {0};
+    float *buf = NULL;
+    int64_t most = 0, dim[2];
+    *n = 0;
+    /* A model without a head saves its arrays without the prefix. */
+    (void)snprintf(first, sizeof first, "%s%s", prefix,
+                   gpt2 ? "wte.weight" : "embed_tokens.weight");
+    if (!rd_weights_find(w, first)) prefix = "";
+    RD_TRY(parts_list(m, gpt2, prefix, &l, st));
+    for (int i = 0; i < l.n; i++)
+        if (l.at[i].rows * l.at[i].cols > most) most = l.at[i].rows * l.at[i].cols;
+    buf = malloc((size_t)(most + 1) * sizeof *buf);
+    if (!buf) RD_TRY(rd_fail(st, RD_EENV, "out of memory for weights"));
+    for (int i = 0; i < l.n; i++) {
+        const gpt_part *e = &l.at[i];
+        const rd_array *a = rd_weights_find(w, e->name);
+        const int n_dim = part_shape(e, dim);
+        bool same = a && a->n_dim == n_dim;
+        for (int d = 0; same && d < n_dim; d++) same = a->dim[d] == dim[d];
+        if (!same || !e->p) {
+            weights_note(list, n, e->name,
+                         !a      ? "is missing there"
+                         : !e->p ? "is not in the model"
+                                 : "has another shape there");
+            continue;
+        }
+        RD_TRY(rd_weights_read(w, e->name, buf, e->rows * e->cols, st));
+        part_copy(e, rd_params_values(m->ps), buf, false);
+    }
+    weights_clear_rows(m, m->embedding.table);
+    weights_clear_rows(m, m->output);
+    weights_unused(m, w, &l, list, n);
+done:
+    free(buf);
+    free(l.at);
+    return st->code;
+}
+
+/* ---- saving ---- */
+
+static int parts_order(const void *a, const void *b)
+{
+    return strcmp(((const gpt_part *)a)->name, ((const gpt_part *)b)->name);
+}
+
+rd_code gpt_weights_save(void *self, const char *folder, const json_t *metadata, json_t **config,
+                         rd_status *st)
+{
+    gpt *m = self;
+    const char *why;
+    const gpt_architecture *form = gpt_architecture_of(&m->c, &why);
+    gpt_parts l = {0};
+    rd_array *a = NULL;
+    float *all = NULL;
+    int64_t total = 0, at = 0;
+    char path[4400];
+    *config = NULL;
+    if (!form)
+        return rd_fail(st, RD_EUSAGE,
+                       "no architecture of transformers has %s; --format=npz writes the weights by "
+                       "the names of this program",
+                       why);
+    RD_TRY(parts_list(m, form->gpt2, form->gpt2 ? "transformer." : "model.", &l, st));
+    qsort(l.at, (size_t)l.n, sizeof *l.at, parts_order);
+    for (int i = 0; i < l.n; i++) total += l.at[i].rows * l.at[i].cols;
+    a = calloc((size_t)l.n + 1, sizeof *a);
+    all = calloc((size_t)total + 1, sizeof *all);
+    if (!a || !all) RD_TRY(rd_fail(st, RD_EENV, "out of memory for %" PRId64 " weights", total));
+    for (int i = 0; i < l.n; i++) {
+        const gpt_part *e = &l.at[i];
+        int64_t dim[2];
+        a[i] = (rd_array){.descr = "<f4",
+                          .n_dim = part_shape(e, dim),
+                          .data = all + at,
+                          .bytes = (size_t)(e->rows * e->cols) * sizeof *all};
+        (void)snprintf(a[i].name, sizeof a[i].name, "%s", e->name);
+        for (int d = 0; d < a[i].n_dim; d++) a[i].dim[d] = dim[d];
+        if (e->p) part_copy(e, rd_params_values(m->ps), all + at, true);
+        at += e->rows * e->cols;
+    }
+    *config = gpt_config_json(m, form);
+    if (!*config) RD_TRY(rd_fail(st, RD_EENV, "out of memory for a config"));
+    (void)snprintf(path, sizeof path, "%.4200s/model.safetensors", folder);
+    RD_TRY(rd_safetensors_write(path, a, l.n, metadata, st));
+done:
+    free(all);
+    free(a);
+    free(l.at);
+    return st->code;
+}

@@ -1,0 +1,40 @@
+/* published.c -- a run that begins with weights of another program. */
+#include "published.h"
+#include "finite.h"
+
+rd_code published_there(const rd_run *r, const char *path, bool *there, rd_status *st)
+{
+    RD_TRY(rd_weights_there(path, there, st));
+    if (*there && !r->model->folder)
+        rd_fail(st, RD_EUSAGE,
+                "'%s' holds weights of transformers, which model %s does not read; \"model\": "
+                "\"gpt\" does",
+                path, r->model->name);
+done:
+    return st->code;
+}
+
+rd_code published_load(rd_run *r, const char *folder, rd_status *st)
+{
+    rd_weights *w = NULL;
+    rd_strbuf list = {0};
+    char bad[320], count[32];
+    int n = 0;
+    RD_TRY(rd_weights_new(folder, &w, st));
+    RD_TRY(rd_params_sync_to_host(r->params, RD_VALUES | RD_SLOTS, st));
+    RD_TRY(r->model->folder->load(r->model_self, w, &list, &n, st));
+    if (n > 0 && !r->config.init_allow_missing)
+        RD_TRY(rd_fail(st, RD_ECKPT,
+                       "'%s' does not fit the model: %s; \"init_allow_missing\": true begins all "
+                       "the same, with new values for weights that do not fit",
+                       folder, rd_strbuf_str(&list)));
+    if (finite_find_other(r, bad))
+        RD_TRY(rd_fail(st, RD_ENUMERIC, "'%s': '%s' holds inf or NaN", folder, bad));
+    rd_info(r->log, "weights from %s: %d arrays, %s parameters", folder, rd_weights_n(w),
+            rd_commas((double)rd_params_count(r->params), count));
+    if (n > 0) rd_warn(r->log, "%s: %s", folder, rd_strbuf_str(&list));
+done:
+    rd_strbuf_release(&list);
+    rd_weights_free(w);
+    return st->code;
+}

@@ -1,0 +1,43 @@
+/* weights_config.c -- fuzz target: reads any bytes as the config.json of weights of transformers.
+ *
+ * The keys of an accepted file have the types and sizes that the model's options allow. */
+#include "rd/model.h"
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void whole_number(const json_t *keys, const char *key, json_int_t most)
+{
+    const json_t *v = json_object_get(keys, key);
+    if (!json_is_integer(v) || json_integer_value(v) < 1 || json_integer_value(v) > most) abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const rd_model_def *m = rd_model_find("gpt");
+    json_t *o = json_loadb((const char *)data, size, JSON_REJECT_DUPLICATES, NULL),
+           *keys = json_object();
+    rd_status st = {0};
+    if (json_is_object(o)) {
+        if (m->folder->keys(o, "config.json", keys, &st) == RD_OK) {
+            static const char *const words[] = {"norm_type", "pos", "bias", "activation",
+                                                "tie_embeddings"};
+            whole_number(keys, "n_layers", 128);
+            whole_number(keys, "n_embd", 65536);
+            whole_number(keys, "n_heads", 1024);
+            whole_number(keys, "n_kv_heads", 1024);
+            whole_number(keys, "ff_dim", 1 << 20);
+            whole_number(keys, "max_len", 1 << 20);
+            whole_number(keys, "vocab_rows", 1 << 24);
+            if (!(json_number_value(json_object_get(keys, "norm_eps")) > 0.0)) abort();
+            for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+                if (!json_is_string(json_object_get(keys, words[i]))) abort();
+        } else if (st.code != RD_ECKPT || !strstr(st.msg, "config.json")) {
+            abort();
+        }
+    }
+    json_decref(keys);
+    json_decref(o);
+    return 0;
+}

@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Compares run_dist with Hugging Face's transformers, by folders of weights.
+
+    check_weights.py PROG FOLDER [CASE...]
+
+Each case is a random small model that transformers saves in FOLDER, in float32, float16 or bfloat16, in one file or in
+several. It compares
+
+  - perplexity: run_dist's --mode=eval of that folder, and the mean loss of transformers in float32
+  - ten steps of AdamW from these weights, and torch.optim.AdamW: all losses
+  - --mode=export of the trained weights, opened by transformers, and the model that PyTorch trained: logits
+  - export of the weights as they were read: the same bytes as those of the saved model, widened to float32
+  - the text that transformers and run_dist write from the exported weights, greedily, where the case has a tokenizer
+
+Numbers may differ by 1e-5 of the largest one. It prints the largest differences of each case. Needs numpy, torch,
+transformers and safetensors.
+"""
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import torch
+import transformers
+from safetensors.torch import load_file
+from transformers import GPT2Config, LlamaConfig, Qwen2Config, Qwen3Config
+
+TOLERANCE = 1e-5
+V, T, WINDOWS, STEPS = 67, 24, 12, 10
+PROG, FOLDER = os.path.abspath(sys.argv[1]), sys.argv[2]
+torch.set_num_threads(1)
+transformers.utils.logging.set_verbosity_error()
+transformers.utils.logging.disable_progress_bar()
+
+
+def llama(kind, **more):
+    c = dict(vocab_size=V, hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=6,
+             num_key_value_heads=2, max_position_embeddings=64, rms_norm_eps=1e-5, tie_word_embeddings=False,
+             bos_token_id=None, eos_token_id=None, attn_implementation="eager", initializer_range=0.2)
+    c.update(more)
+    return kind(**c)
+
+
+def gpt2(**more):
+    return GPT2Config(vocab_size=V, n_embd=48, n_head=4, n_layer=3, n_positions=32, resid_pdrop=0.0, embd_pdrop=0.0,
+                      attn_pdrop=0.0, bos_token_id=None, eos_token_id=None, attn_implementation="eager",
+                      initializer_range=0.2, **more)
+
+
+LLAMA3 = dict(rope_type="llama3", rope_theta=100.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=16)
+# name: config of transformers, type of the saved weights, size of a file
+CASES = {
+    "gpt2": (gpt2(), torch.float32, None),
+    "gpt2_erf": (gpt2(activation_function="gelu", n_inner=96), torch.float16, "20KB"),
+    "llama": (llama(LlamaConfig), torch.float32, "30KB"),
+    "llama3": (llama(LlamaConfig, tie_word_embeddings=True, rope_parameters=LLAMA3), torch.bfloat16, None),
+    "llama_bias": (llama(LlamaConfig, attention_bias=True, mlp_bias=True, head_dim=12), torch.float32, None),
+    "smollm2": (llama(LlamaConfig, num_attention_heads=9, num_key_value_heads=3, hidden_size=36,
+                      tie_word_embeddings=True, rope_parameters=dict(rope_type="default", rope_theta=100000.0)),
+                torch.bfloat16, None),
+    "linear": (llama(LlamaConfig, rope_parameters=dict(rope_type="linear", rope_theta=10000.0, factor=2.0)),
+               torch.float32, None),
+    "qwen2": (llama(Qwen2Config, use_sliding_window=False), torch.float32, None),
+    "qwen3": (llama(Qwen3Config, head_dim=10, use_sliding_window=False), torch.bfloat16, "40KB"),
+}
+
+
+def run(*args):
+    done = subprocess.run([PROG, *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode != 0:
+        sys.exit("%s ended with %d:\n%s" % (" ".join((PROG,) + args), done.returncode, done.stdout))
+    return done.stdout
+
+
+def sets(**keys):
+    return [w for k, v in keys.items() for w in ("--set", "%s=%s" % (k, json.dumps(v)))]
+
+
+def records(path, key):
+    with open(path) as f:
+        return [json.loads(line)[key] for line in f if key in json.loads(line)]
+
+
+def nll(model, ids):
+    """The mean loss of all windows, in which each token but the first is a target once."""
+    x = torch.tensor(np.lib.stride_tricks.sliding_window_view(ids, T + 1)[::T].astype(np.int64))
+    logits = model(x[:, :-1]).logits
+    return torch.nn.functional.cross_entropy(logits.reshape(-1, V), x[:, 1:].reshape(-1))
+
+
+def train(model, ids):
+    """The losses before each update and after the last. Decay as ours: of arrays with 2 dimensions."""
+    groups = [{"params": [p for p in model.parameters() if p.dim() >= 2], "weight_decay": 0.1},
+              {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0}]
+    adam, losses = torch.optim.AdamW(groups, lr=1e-2, betas=(0.9, 0.95), eps=1e-3), []
+    for t in range(STEPS + 1):
+        adam.zero_grad()
+        loss = nll(model, ids)
+        losses.append(loss.item())
+        loss.backward()
+        if t < STEPS:
+            adam.step()
+    return losses
+
+
+def saved(folder):
+    """All arrays of a folder, as float32."""
+    out = {}
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".safetensors"):
+            out.update((n, x.float()) for n, x in load_file(os.path.join(folder, name)).items())
+    return out
+
+
+def largest(a, b):
+    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    return float(np.abs(a - b).max() / max(1.0, np.abs(b).max()))
+
+
+def check(name):
+    config, dtype, size = CASES[name]
+    work = os.path.join(FOLDER, name)
+    shutil.rmtree(work, ignore_errors=True)
+    os.makedirs(work)
+    torch.manual_seed(sum(map(ord, name)))
+    model = getattr(transformers, {"gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM",
+                                   "qwen3": "Qwen3ForCausalLM"}[config.model_type])(config)
+    with torch.no_grad():
+        for n, p in model.named_parameters():  # no array keeps its usual ones or zeros
+            if p.dim() == 1:
+                p.add_(torch.randn_like(p) * 0.2)
+    model = model.to(dtype)
+    weights = work + "/weights"
+    model.save_pretrained(weights, **({"max_shard_size": size} if size else {}))
+    n_files = sum(f.endswith(".safetensors") for f in os.listdir(weights))
+    assert (n_files > 1) == bool(size), (name, n_files)
+    # Read again, since a change of type also rounds the angles of positions.
+    model = type(model).from_pretrained(weights, dtype=torch.float32, attn_implementation="eager").train()
+    ids = np.random.default_rng(3).integers(0, V, WINDOWS * T + 1).astype(np.uint16)
+    ids.tofile(work + "/text.bin")
+    with open(work + "/c.json", "w") as f:
+        json.dump(dict(model="gpt", init_from=weights, source_file=work + "/text.bin", seq_len=T,
+                       source_file_eval=work + "/text.bin", optimizer="adamw", learning_rate=1e-2, adam_beta1=0.9,
+                       adam_beta2=0.95, adam_epsilon=1e-3, weight_decay=0.1, batch_sentences=WINDOWS,
+                       num_epochs=STEPS + 1, lr_scaling="none", warmup_steps=0), f)
+    run("--config_file=" + work + "/c.json", "--mode=eval", "--logdir=" + work + "/eval", *sets(checkpoint=weights))
+    got = records(work + "/eval/eval/metrics.jsonl", "loss")[-1]
+    with torch.no_grad():
+        figures = {"perplexity": largest(math.exp(got), math.exp(nll(model, ids).item()))}
+    if len(EXPORTS):
+        run("--config_file=" + work + "/c.json", "--mode=export", "--format=safetensors", "--export_out=" + work + "/same",
+            *sets(checkpoint=weights))
+        a, b = saved(weights), saved(work + "/same")
+        figures["same bytes"] = 0.0 if a.keys() == b.keys() and all(torch.equal(a[n], b[n]) for n in a) else math.inf
+    log = work + "/log"
+    run("--config_file=" + work + "/c.json", "--mode=train", "--logdir=" + log, "--summary_frequency=1",
+        "--max_steps=%d" % (STEPS + 1))
+    losses = records(log + "/metrics.jsonl", "loss")
+    his = train(model, ids)
+    assert len(losses) == len(his), (losses, his)
+    figures["%d losses" % len(his)] = largest(losses, his)
+    if len(EXPORTS):
+        run("--config_file=" + work + "/c.json", "--mode=train", "--logdir=" + work + "/ten", "--max_steps=%d" % STEPS)
+        run("--config_file=" + work + "/c.json", "--mode=export", "--format=safetensors", "--logdir=" + work + "/ten",
+            "--export_out=" + work + "/out")
+        again = transformers.AutoModelForCausalLM.from_pretrained(work + "/out", attn_implementation="eager").eval()
+        assert type(again) is type(model), type(again)
+        x = torch.tensor(ids[:T].astype(np.int64))[None]
+        with torch.no_grad():
+            figures["logits"] = largest(again(x).logits.numpy(), model.eval()(x).logits.numpy())
+    good = all(v <= TOLERANCE for v in figures.values())
+    print("%-10s %s  %-8s %d file%s: %s" % ("ok" if good else "DIFFERENT", name, str(dtype)[6:], n_files,
+                                            "s" if n_files > 1 else "",
+                                            ", ".join("%s %.1e" % kv for kv in figures.items())), flush=True)
+    return good
+
+
+EXPORTS = [] if os.environ.get("NO_EXPORT") else [1]
+names = sys.argv[3:] or list(CASES)
+sys.exit(not all([check(n) for n in names]))
