@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 enum { PATH_BYTES = 4400, TOKENIZER_MOST = 256 << 20 };
 
@@ -59,9 +60,32 @@ done:
     return st->code;
 }
 
+/* Says why a path gives no keys: it is not there, or has weights in another form. */
+static rd_code keys_none(const char *path, rd_strbuf *notices, rd_status *st)
+{
+    struct stat s;
+    bool old = false;
+    if (rd_path_stat(path, &s, RD_MAYBE) != 0) {
+        if (!strchr(path, ':'))
+            rd_strbuf_printf(notices, "'%s' is not there, so no key comes from its config.json\n",
+                             path);
+        return RD_OK;
+    }
+    if (!S_ISDIR(s.st_mode)) return RD_OK;
+    RD_TRY(keys_file_there(path, "pytorch_model.bin", &old, st));
+    if (old)
+        rd_fail(st, RD_ECKPT,
+                "'%s' has pytorch_model.bin, which this program does not read; save_pretrained of "
+                "transformers writes model.safetensors",
+                path);
+done:
+    return st->code;
+}
+
 /* Returns the keys of the folder, as JSON; NULL: the path names no such folder. Rank 0 only. The
  * caller owns it. */
-static rd_code keys_root(const rd_config *c, const char *folder, char **out, rd_status *st)
+static rd_code keys_root(const rd_config *c, const char *folder, char **out, rd_strbuf *notices,
+                         rd_status *st)
 {
     char path[PATH_BYTES];
     json_t *config = NULL, *keys = NULL;
@@ -69,7 +93,7 @@ static rd_code keys_root(const rd_config *c, const char *folder, char **out, rd_
     bool there = false;
     *out = NULL;
     RD_TRY(rd_weights_there(folder, &there, st));
-    if (!there) return RD_OK;
+    if (!there) return m->folder ? keys_none(folder, notices, st) : RD_OK;
     if (!m->folder)
         RD_TRY(
             rd_fail(st, RD_EUSAGE,
@@ -157,7 +181,7 @@ rd_code weights_keys_put(rd_config *c, rd_comm *comm, const rd_cli *cli, rd_strb
     (void)snprintf(folder, sizeof folder, "%.4300s",
                    m && keys_path(c, cli) ? keys_path(c, cli) : "");
     if (!folder[0]) return RD_OK;
-    if (root) (void)keys_root(c, folder, &text, st);
+    if (root) (void)keys_root(c, folder, &text, notices, st);
     RD_TRY(rd_comm_agree(comm, st));
     bytes = text ? (int64_t)strlen(text) : 0;
     RD_TRY(rd_comm_bcast(comm, &bytes, sizeof bytes, 0, st));

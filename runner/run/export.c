@@ -3,6 +3,7 @@
  * The model is made as for inference, and its weights are loaded. Then rank 0 writes them by their
  * names (npz, safetensors), or the model as graphs (onnx). A file that exists is never replaced.
  * Texts beside the weights tell what they are: model, step, names of classes, normalization. */
+#include "export_folder.h"
 #include "meaning.h"
 #include "resume.h"
 #include "run_modes.h"
@@ -69,6 +70,15 @@ static rd_code name_files(const rd_run *r, export_files *f, rd_status *st)
         (void)snprintf(f->path[f->n], PATH_BYTES, "%.4200s%s%.64s%s", stem,
                        graph[f->n][0] ? "." : "", graph[f->n], end);
     return RD_OK;
+}
+
+/* Cuts the ending and slashes: a folder has none. */
+static void end_stem(char path[PATH_BYTES])
+{
+    static const char end[] = ".safetensors";
+    size_t n = strlen(path), k = sizeof end - 1;
+    if (n > k && strcmp(path + n - k, end) == 0) path[n -= k] = '\0';
+    while (n > 1 && path[n - 1] == '/') path[--n] = '\0';
 }
 
 /* Fails if one of the files exists, also as a link to nothing. */
@@ -223,8 +233,13 @@ static rd_code export_root(rd_run *r, rd_status *st)
         goto done;
     }
     RD_TRY(name_files(r, f, st));
+    if (export_folder_wanted(r)) end_stem(f->path[0]);
     RD_TRY(check_new(f, st));
     RD_TRY(make_folder(r, f, st));
+    if (export_folder_wanted(r)) {
+        (void)export_folder(r, f->path[0], about, st);
+        goto done;
+    }
     RD_TRY(rd_params_sync_to_host(r->params, RD_VALUES, st));
     if (strcmp(r->cli->format, "onnx") == 0)
         RD_TRY(write_graphs(r, f, about, st));

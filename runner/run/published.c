@@ -1,6 +1,9 @@
 /* published.c -- a run that begins with weights of another program. */
 #include "published.h"
 #include "finite.h"
+#include "rd/hash.h"
+#include <inttypes.h>
+#include <stdlib.h>
 
 rd_code published_there(const rd_run *r, const char *path, bool *there, rd_status *st)
 {
@@ -12,6 +15,19 @@ rd_code published_there(const rd_run *r, const char *path, bool *there, rd_statu
                 path, r->model->name);
 done:
     return st->code;
+}
+
+/* Describes the folder that the weights come from. A hash of all weights names them. */
+static json_t *published_parent(const rd_run *r, const char *folder)
+{
+    char hash[20], at[4096];
+    (void)snprintf(hash, sizeof hash, "%016" PRIx64,
+                   rd_hash(0, rd_params_values(r->params),
+                           (size_t)rd_params_span(r->params) * sizeof(float)));
+    if (!realpath(folder, at)) (void)snprintf(at, sizeof at, "%.4000s", folder);
+    json_t *path = json_string(at);
+    return json_pack("{s:o, s:I, s:s, s:s}", "path", path ? path : json_string("?"), "step",
+                     (json_int_t)0, "hash", hash, "model", r->model->name);
 }
 
 rd_code published_load(rd_run *r, const char *folder, rd_status *st)
@@ -30,6 +46,8 @@ rd_code published_load(rd_run *r, const char *folder, rd_status *st)
                        folder, rd_strbuf_str(&list)));
     if (finite_find_other(r, bad))
         RD_TRY(rd_fail(st, RD_ENUMERIC, "'%s': '%s' holds inf or NaN", folder, bad));
+    json_decref(r->parent);
+    r->parent = published_parent(r, folder);
     rd_info(r->log, "weights from %s: %d arrays, %s parameters", folder, rd_weights_n(w),
             rd_commas((double)rd_params_count(r->params), count));
     if (n > 0) rd_warn(r->log, "%s: %s", folder, rd_strbuf_str(&list));

@@ -712,6 +712,7 @@ static rd_code read_root(rd_run *r, const char *what, bool *found, rd_status *st
     if (!by_name(what)) RD_TRY(published_there(r, what, &published, st));
     if (published) {
         *found = published_load(r, what, st) == RD_OK;
+        (void)snprintf(r->loaded, sizeof r->loaded, "%s", what);
         goto done;
     }
     if (by_name(what))

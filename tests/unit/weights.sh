@@ -21,6 +21,12 @@ near() { # folder of an evaluation, loss
     sed -n 's/.*"loss":\([^,]*\),.*/\1/p' "$1/eval/metrics.jsonl" |
         awk -v want="$2" '{ got = $1 } END { d = got - want; exit !(NR > 0 && d < 1e-6 * want && -d < 1e-6 * want) }'
 }
+same_data() { # the data behind the headers of two files
+    for f in "$1" "$2"; do
+        n=$(od -A n -t u8 -N 8 "$f" | tr -d ' ')
+        tail -c +$((n + 9)) "$f" | cksum
+    done | uniq | wc -l | grep -q -x 1
+}
 while read -r name loss; do
     expect "$name is read" 0 "weights from g/$name: [0-9]* arrays" run --mode=eval --logdir="e/$name" --set checkpoint="g/$name"
     expect "$name has the loss of transformers" 0 "" near "e/$name" "$loss"
@@ -38,6 +44,41 @@ expect "its log folder is evaluated" 0 "weights from t/model-3.npz" run --mode=e
 expect "keys are those of config.json" 0 "^n_kv_heads  *= 2  *from config.json of the weights" \
     run --mode=train --logdir=x --set init_from=g/qwen3 --print_config
 
+# Export: the folder that was read comes back, and a trained one is read again.
+mkdir o
+while read -r name loss; do
+    [ "$name" = gpt2_published ] && continue
+    expect "$name is exported" 0 "o/$name is written: config.json, model.safetensors and 0 files of the tokenizer" \
+        run --mode=export --format=safetensors --export_out="o/$name" --set checkpoint="g/$name"
+    expect "$name: the files of its folder" 0 "^config.json generation_config.json model.safetensors $" \
+        sh -c "ls o/$name | tr '\n' ' '"
+    expect "$name: read again" 0 "weights from o/$name" run --mode=eval --logdir="o/e/$name" --set checkpoint="o/$name"
+    expect "$name: the loss is the same" 0 "" near "o/e/$name" "$loss"
+done < g/losses.txt
+expect "gpt2: the bytes are those of transformers" 0 "" same_data g/gpt2/model.safetensors o/gpt2/model.safetensors
+expect "a trained model is exported" 0 "^t/export/model-3 is written" run --mode=export --format=safetensors --logdir=t \
+    --set init_from=g/qwen3
+expect "its architecture" 0 "" grep -q '"Qwen3ForCausalLM"' t/export/model-3/config.json
+expect "not twice" 2 "'t/export/model-3' exists already" run --mode=export --format=safetensors --logdir=t --set init_from=g/qwen3
+expect "one file has our names" 0 "^one.safetensors is written" run --mode=export --format=safetensors --logdir=t \
+    --export_out=one.safetensors --set init_from=g/qwen3
+expect "our names" 0 "" grep -q -a '"decoder/layer0/attention/qkv_kernel"' one.safetensors
+expect "a form that transformers lacks" 2 "no architecture of transformers has 'logit_softcap'" run --mode=export \
+    --format=safetensors --export_out=cap --set checkpoint=g/llama --set logit_softcap=30
+expect "a failure leaves nothing" 0 "^0$" sh -c "ls -d cap* 2> /dev/null | wc -l"
+expect "no folder for it" 3 "none/x" run --mode=export --format=safetensors --export_out=none/x --set checkpoint=g/llama
+printf '{"model": "gpt", "source_file": "words.txt", "source_file_eval": "words.txt", "subword_size": 262, "n_layers": 1, "n_embd": 8,
+ "n_heads": 2, "ff_dim": 8, "max_len": 16, "batch_sentences": 2, "optimizer": "adamw", "learning_rate": 0.01, "num_epochs": 1}' > own.json
+printf 'a cat sees a cat and a dog sees a dog\n%.0s' 1 2 3 4 5 6 7 8 9 > words.txt
+expect "a model with its own tokenizer" 0 "" "$PROG" --config_file=own.json --logdir=own --mode=train --max_steps=1
+expect "its tokenizer is exported" 0 "and 2 files of the tokenizer" "$PROG" --config_file=own.json --logdir=own \
+    --mode=export --format=safetensors --export_out=own_out
+expect "the end token" 0 '"eos_token": "<|endoftext|>"' cat own_out/tokenizer_config.json
+expect "the folder is read with its tokenizer" 0 "weights from own_out" "$PROG" --config_file=w.json --logdir=own2 \
+    --mode=eval --set checkpoint=own_out --set source_file_eval=words.txt --set source_file=null
+expect "training keeps that tokenizer" 0 "" sh -c "'$PROG' --config_file=w.json --logdir=own3 --mode=train \
+    --set init_from=own_out --set source_file=words.txt --max_steps=1 && cmp own/text/subword.model own3/text/subword.model"
+
 # Keys of the user.
 expect "a contradiction is named" 2 "'n_embd' is 24, but config.json of 'g/gpt2' means 16; leave it out" \
     run --mode=train --logdir=x --set init_from=g/gpt2 --set n_embd=24
@@ -48,6 +89,10 @@ expect "a longer text is a notice" 0 "rope_theta is 500, and the weights were tr
     run --mode=train --logdir=theta --set init_from=g/llama3 --set rope_theta=500 --max_steps=1
 expect "learned positions stay" 2 "'max_len' is 64, but config.json" run --mode=train --logdir=x --set init_from=g/gpt2 --set max_len=64
 expect "another model says so" 2 "which model lenet does not read" run --mode=train --logdir=x --set init_from=g/gpt2 --set model=lenet
+
+expect "a path that is not there" 2 "'g/none' is not there, so no key comes" run --mode=eval --logdir=x --set checkpoint=g/none
+mkdir old && cp g/llama/config.json old && touch old/pytorch_model.bin
+expect "weights in the old form" 6 "'old' has pytorch_model.bin" run --mode=train --logdir=x --set init_from=old
 
 # What is not known is named.
 odd() { # name, sed program for config.json of llama3 or gpt2

@@ -170,6 +170,11 @@ static rd_code lm_read_config(lm_text *t, lm_config *c, const rd_dataset_args *a
                                        .max_line_bytes = c->max_line_bytes,
                                        .any_kind = t->prompts},
                              .prompts = t->prompts};
+    if (a->mode == RD_MODE_EXPORT) { /* the names alone count; the files may be gone */
+        for (int split = 0; split < 2; split++)
+            for (int i = 0; i < c->file[split].n; i++) *tokens |= rd_docs_bin(c->file[split].at[i]);
+        return RD_OK;
+    }
     RD_TRY(lm_files(c, a, a->split, &t->files, st));
     RD_TRY(lm_are_tokens(&t->files, tokens, st));
     (void)rd_text_files_name(&t->files, t->file_name);
@@ -226,6 +231,9 @@ static rd_code lm_tokenizer(lm_text *t, const lm_config *c, const rd_dataset_arg
     t->end_is_own = t->end < 0 && !tokens && (c->document != RD_DOC_FILE);
     for (int i = 0; i < t->train.n && t->end < 0; i++)
         t->end_is_own |= rd_docs_json(t->train.at[i]);
+    const rd_paths *named = &c->file[RD_SPLIT_TRAIN];
+    for (int i = 0; i < named->n && t->end < 0 && a->mode == RD_MODE_EXPORT; i++)
+        t->end_is_own |= rd_docs_json(named->at[i]);
     if (t->end_is_own) t->end = (int32_t)t->V++;
     t->id_bytes = rd_tokenizer_bytes(t->tokenizer);
     if (t->id_bytes && t->end_is_own) {
@@ -597,6 +605,7 @@ static rd_code lm_open(const rd_dataset_args *a, void **self, rd_status *st)
     RD_TRY(lm_tokenizer(t, &c, a, tokens, st));
     *self = t;
     if (a->mode == RD_MODE_PREPARE && !tokens && c.token_cache != TOKENS_FILE) return RD_OK;
+    if (a->mode == RD_MODE_EXPORT) return RD_OK;
     if (t->prompts && strcmp(t->files.at[0], "/dev/null") == 0) {
         t->n_lists = 0; /* prompts come by feed */
         return RD_OK;
