@@ -60,13 +60,18 @@ done:
     return st->code;
 }
 
-/* Says why a path gives no keys: it is not there, or has weights in another form. */
-static rd_code keys_none(const char *path, rd_strbuf *notices, rd_status *st)
+/* Says why a path gives no keys: it is not there, and keys are missing; or it has weights in another
+ * form. */
+static rd_code keys_none(const rd_config *c, const rd_model_def *m, const rd_cli *cli,
+                         const char *path, rd_strbuf *notices, rd_status *st)
 {
+    static const char *const also[] = {NULL};
     struct stat s;
     bool old = false;
     if (rd_path_stat(path, &s, RD_MAYBE) != 0) {
-        if (!strchr(path, ':'))
+        rd_status own = {0};
+        if (!strchr(path, ':') &&
+            rd_config_check_required(c, &m->own, 1, cli->mode_bit, also, &own) != RD_OK)
             rd_strbuf_printf(notices, "'%s' is not there, so no key comes from its config.json\n",
                              path);
         return RD_OK;
@@ -84,8 +89,8 @@ done:
 
 /* Returns the keys of the folder, as JSON; NULL: the path names no such folder. Rank 0 only. The
  * caller owns it. */
-static rd_code keys_root(const rd_config *c, const char *folder, char **out, rd_strbuf *notices,
-                         rd_status *st)
+static rd_code keys_root(const rd_config *c, const rd_cli *cli, const char *folder, char **out,
+                         rd_strbuf *notices, rd_status *st)
 {
     char path[PATH_BYTES];
     json_t *config = NULL, *keys = NULL;
@@ -93,7 +98,7 @@ static rd_code keys_root(const rd_config *c, const char *folder, char **out, rd_
     bool there = false;
     *out = NULL;
     RD_TRY(rd_weights_there(folder, &there, st));
-    if (!there) return m->folder ? keys_none(folder, notices, st) : RD_OK;
+    if (!there) return m->folder ? keys_none(c, m, cli, folder, notices, st) : RD_OK;
     if (!m->folder)
         RD_TRY(
             rd_fail(st, RD_EUSAGE,
@@ -181,7 +186,7 @@ rd_code weights_keys_put(rd_config *c, rd_comm *comm, const rd_cli *cli, rd_strb
     (void)snprintf(folder, sizeof folder, "%.4300s",
                    m && keys_path(c, cli) ? keys_path(c, cli) : "");
     if (!folder[0]) return RD_OK;
-    if (root) (void)keys_root(c, folder, &text, notices, st);
+    if (root) (void)keys_root(c, cli, folder, &text, notices, st);
     RD_TRY(rd_comm_agree(comm, st));
     bytes = text ? (int64_t)strlen(text) : 0;
     RD_TRY(rd_comm_bcast(comm, &bytes, sizeof bytes, 0, st));

@@ -73,6 +73,7 @@ logs/TENSORBOARD.md     3072
 models/README.md        5120
 models/ADDING.md        2560
 models/LANGUAGE.md      6656
+models/WEIGHTS.md       5120
 runner/README.md        9216
 runner/BUILD.md         3072
 runner/EXCHANGE.md      8192

@@ -60,6 +60,11 @@ expect "a trained model is exported" 0 "^t/export/model-3 is written" run --mode
     --set init_from=g/qwen3
 expect "its architecture" 0 "" grep -q '"Qwen3ForCausalLM"' t/export/model-3/config.json
 expect "not twice" 2 "'t/export/model-3' exists already" run --mode=export --format=safetensors --logdir=t --set init_from=g/qwen3
+mkdir far && cp -r t far/t
+expect "the log folder is enough" 0 "^t/export/other is written" sh -c "cd far && '$PROG' --logdir=t --mode=export \
+    --format=safetensors --export_out=t/export/other"
+expect "it is not asked for the weights that it began with" 1 "" sh -c "cd far && '$PROG' --logdir=t --mode=export \
+    --format=safetensors --export_out=y 2>&1 | grep 'is not there'"
 expect "one file has our names" 0 "^one.safetensors is written" run --mode=export --format=safetensors --logdir=t \
     --export_out=one.safetensors --set init_from=g/qwen3
 expect "our names" 0 "" grep -q -a '"decoder/layer0/attention/qkv_kernel"' one.safetensors
