@@ -146,6 +146,8 @@ static rd_code gpt_check(gpt_config *c, const rd_model_args *a, rd_status *st)
         return rd_fail(st, RD_EUSAGE,
                        "%s: 'rope_high_freq_factor' %g is not above 'rope_low_freq_factor' %g",
                        rd_config_where(cfg, "rope_high_freq_factor"), c->rope_high, c->rope_low);
+    if (a->mode == RD_MODE_BENCH && c->vocab_rows < a->data->tgt_vocab_size)
+        c->vocab_rows = 0; /* the tokens are made up */
     if (c->vocab_rows && c->vocab_rows < a->data->tgt_vocab_size)
         return rd_fail(st, RD_EUSAGE,
                        "%s: 'vocab_rows' is %" PRId64 ", but the tokenizer has %" PRId64
@@ -230,9 +232,9 @@ static rd_code gpt_create(const rd_model_args *a, void **self, rd_status *st)
     m->end = a->data->end_id;
     m->id_bytes = a->data->id_bytes;
     RD_TRY(rd_config_read(a->config, &group, a->mode, c, st));
+    RD_TRY(gpt_check(c, a, st));
     m->n_tokens = a->data->tgt_vocab_size;
     m->n_classes = c->vocab_rows ? c->vocab_rows : m->n_tokens;
-    RD_TRY(gpt_check(c, a, st));
     RD_TRY(gpt_rope(m, st));
     const rd_tf_config tc = {.d = c->n_embd,
                              .n_heads = c->n_heads,

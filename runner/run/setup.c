@@ -253,7 +253,7 @@ rd_code setup_config(rd_run *r, rd_status *st)
         RD_TRY(rd_schedule_read(r->keys, r->mode, &r->schedule_config, st));
         RD_TRY(rd_schedule_check(&r->schedule_config, r->keys, st));
         if (r->mode == RD_MODE_TRAIN || r->mode == RD_MODE_TRAIN_EVAL) warn_of_scaling(r);
-        if (strcasecmp(r->optim_config.optimizer, "adadelta") == 0 &&
+        if (r->optim_config.optimizer && strcasecmp(r->optim_config.optimizer, "adadelta") == 0 &&
             r->schedule_config.learning_rate < 0.1)
             rd_strbuf_printf(&r->notices,
                              "adadelta with learning_rate %g: the rule was published with 1.0; "

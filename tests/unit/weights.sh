@@ -32,6 +32,10 @@ while read -r name loss; do
     expect "$name has the loss of transformers" 0 "" near "e/$name" "$loss"
 done < g/losses.txt
 
+echo '{"model": "gpt", "source_file_eval": "g/text.bin", "seq_len": 16}' > least.json
+expect "evaluation needs no training keys" 0 "weights from g/llama" "$PROG" --config_file=least.json --mode=eval \
+    --logdir=e/least --set checkpoint=g/llama
+
 # Training from weights: all ranks begin with them; a log folder goes on without.
 expect "training begins with them" 0 "weights from g/qwen3: 25 arrays, 5,704 parameters" \
     run --mode=train --logdir=t --set init_from=g/qwen3 --max_steps=2 --summary_frequency=1
@@ -135,7 +139,7 @@ index() { # name, sed program for the index, text
     sed -i "$2" bad/model.safetensors.index.json
     expect "$1" 6 "$3" run --mode=train --logdir=x --set init_from=bad
 }
-index "a file outside" 's|model-00001|../model-00001|' "is no name of a file"
+index "a file outside" 's|model-00001|x/model-00001|' "is no name of a file"
 index "a file that is missing" 's|model-00001-of|model-00009-of|' "bad/model-00009-of-00003.safetensors"
 index "an array in another file" '0,/model-00001-of/s//model-00003-of/' "which lacks it"
 index "a list for the map" 's/"weight_map": {/"other": {/' "'weight_map' is no object"
