@@ -549,6 +549,15 @@ static const rd_model_key char_keys[] = {SIZES(6, 384, 6, 1536, 256),
                                          WRITES,
                                          {NULL}};
 
+/* Keys that may differ from those of weights: no shape depends on them. */
+static const char free_keys[] = "max_len norm_eps rope_theta rope_scaling rope_factor "
+                                "rope_low_freq_factor rope_high_freq_factor rope_original_len "
+                                "seq_len vocab_size";
+static const rd_model_folder folder = {.keys = gpt_folder_keys,
+                                       .free_keys = free_keys,
+                                       .load = gpt_weights_load,
+                                       .save = gpt_weights_save};
+
 #define RD_MODEL_GPT(id, what, list)              \
     RD_MODEL(id) = {.name = #id,                  \
                     .about = what,                \
@@ -557,7 +566,7 @@ static const rd_model_key char_keys[] = {SIZES(6, 384, 6, 1536, 256),
                     .decodes_int8 = true,         \
                     .continues = true,            \
                     .keys = list,                 \
-                    .folder = &gpt_folder,        \
+                    .folder = &folder,            \
                     .default_dataset = "lm_text", \
                     .usual_batch = 8,             \
                     .create = gpt_create,         \

@@ -15,10 +15,6 @@ static const gpt_architecture architectures[] = {{"gpt2", "GPT2LMHeadModel", tru
                                                  {"qwen3", "Qwen3ForCausalLM", false}};
 enum { GPT2, LLAMA, QWEN2, QWEN3, N_ARCHITECTURES };
 
-static const char free_keys[] = "max_len norm_eps rope_theta rope_scaling rope_factor "
-                                "rope_low_freq_factor rope_high_freq_factor rope_original_len "
-                                "seq_len vocab_size";
-
 /* Names of activations, and the word of the key. */
 static const char *const activations[][2] = {
     {"gelu_new", "gelu_tanh"}, {"gelu_pytorch_tanh", "gelu_tanh"},
@@ -291,7 +287,7 @@ static rd_code folder_kind(const folder_reader *f, int *kind, rd_status *st)
                    f->path, s);
 }
 
-static rd_code folder_keys(const json_t *config, const char *path, json_t *keys, rd_status *st)
+rd_code gpt_folder_keys(const json_t *config, const char *path, json_t *keys, rd_status *st)
 {
     const folder_reader f = {config, path, keys};
     int kind;
@@ -394,8 +390,3 @@ json_t *gpt_config_json(const gpt *m, const gpt_architecture *a)
                                   m->end >= 0 ? json_integer(m->end) : json_null());
     return o;
 }
-
-const rd_model_folder gpt_folder = {.keys = folder_keys,
-                                    .free_keys = free_keys,
-                                    .load = gpt_weights_load,
-                                    .save = gpt_weights_save};

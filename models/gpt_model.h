@@ -43,7 +43,7 @@ typedef struct gpt {
 } gpt;
 
 /* Weights in the folders of Hugging Face's transformers (gpt_folder.c, gpt_weights.c). */
-extern const rd_model_folder gpt_folder;
+rd_code gpt_folder_keys(const json_t *config, const char *path, json_t *keys, rd_status *st);
 /* An architecture of transformers. */
 typedef struct gpt_architecture {
     const char *type, *name; /* "model_type" and "architectures" of config.json */

@@ -60,8 +60,8 @@ done:
     return st->code;
 }
 
-/* Says why a path gives no keys: it is not there, and keys are missing; or it has weights in another
- * form. */
+/* Says why a path gives no keys: it is not there, and keys are missing; or it has weights in
+ * another form. */
 static rd_code keys_none(const rd_config *c, const rd_model_def *m, const rd_cli *cli,
                          const char *path, rd_strbuf *notices, rd_status *st)
 {

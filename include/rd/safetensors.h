@@ -19,8 +19,9 @@ rd_code rd_safetensors_write(const char *path, const rd_array *a, int n, const j
 
 typedef struct rd_safetensors rd_safetensors;
 /* Opens a file and checks its header against its size. RD_ECKPT says what is wrong, and at which
- * byte: a header that is too long, no JSON or has an entry twice; a type that cannot be read; a shape or a place that
- * does not fit the others; bytes of no array. Data is not read. The caller owns *out. */
+ * byte: a header that is too long, no JSON or has an entry twice; a type that cannot be read; a
+ * shape or a place that does not fit the others; bytes of no array. Data is not read. The caller
+ * owns *out. */
 rd_code rd_safetensors_new(const char *path, rd_safetensors **out, rd_status *st);
 /* Does the same for n bytes in memory, borrowed until rd_safetensors_free. */
 rd_code rd_safetensors_new_mem(const void *p, size_t n, rd_safetensors **out, rd_status *st);

@@ -185,9 +185,15 @@ def byte_bpe():
                   AddedToken("ca", normalized=False)])
     write_tokenizer("llama", t)
 
-    # As SmolLM: each digit is a piece, before GPT-2's pattern.
-    write_tokenizer("digits", trained(pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True),
-                                                               pre_tokenizers.ByteLevel(add_prefix_space=False)]), 380, []))
+    # As SmolLM: each digit is a piece, before GPT-2's pattern. The model has merges of digits, which it must not use.
+    digits = json.loads(trained(pre_tokenizers.ByteLevel(add_prefix_space=False), 380, []).to_str())
+    for pair in ("1", "2"), ("2", "0"), ("0", "0"), ("\u0120", "1"), ("\u0120", "2"), ("3", "1"):
+        digits["model"]["vocab"].setdefault("".join(pair), len(digits["model"]["vocab"]))
+        digits["model"]["merges"].append(list(pair))
+    t = Tokenizer.from_str(json.dumps(digits))
+    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True),
+                                               pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    write_tokenizer("digits", t)
 
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
     write("gpt2.splits", splits_of(lambda text: [bytes_of(p).decode() for p, _ in byte_level.pre_tokenize_str(text)]))
