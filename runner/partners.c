@@ -19,41 +19,54 @@ static const struct partner_rule {
     const char *partner[3];     /* one of them is enough; ends with NULL */
     const char *words[3];       /* ends with NULL; none: any value but null, false, 0 */
     unsigned modes;
+    const char *without; /* NULL: none; else the rule does not hold without this key */
 } rules[] = {
-    {{"luong_scale"}, {"attention_type"}, {"luong"}, RUNS},
-    {{"bahdanau_normalize"}, {"attention_type"}, {"bahdanau"}, RUNS},
-    {{"num_groups"}, {"encoder_cell_type", "decoder_cell_type"}, {"glstm"}, RUNS},
-    {{"length_penalty"}, {"decoder_type"}, {"beam_search"}, DECODES},
+    {{"luong_scale"}, {"attention_type"}, {"luong"}, RUNS, NULL},
+    {{"bahdanau_normalize"}, {"attention_type"}, {"bahdanau"}, RUNS, NULL},
+    {{"num_groups"}, {"encoder_cell_type", "decoder_cell_type"}, {"glstm"}, RUNS, NULL},
+    {{"length_penalty"}, {"decoder_type"}, {"beam_search"}, DECODES, NULL},
     {{"sampling_temperature", "sampling_top_k", "sampling_top_p"},
      {"decoder_type"},
      {"sampling"},
-     DECODES | RD_MODE_EVAL | RD_MODE_TRAIN_EVAL},
-    {{"shortlist_k"}, {"shortlist_file"}, {NULL}, DECODES | RD_MODE_EVAL | RD_MODE_TRAIN_EVAL},
-    {{"proj_size"}, {"encoder_cell_type", "decoder_cell_type"}, {"lstm", "glstm"}, RUNS},
-    {{"max_positions"}, {"positions"}, {"learned"}, RUNS},
-    {{"label_smoothing_form"}, {"label_smoothing"}, {NULL}, TRAINS},
-    {{"subword_size"}, {"subword"}, {NULL}, RUNS},
-    {{"warmup_start"}, {"warmup_steps", "warmup_epochs"}, {NULL}, TRAINS},
-    {{"warmup_init_lr"}, {"inv_sqrt_form"}, {"fairseq"}, TRAINS},
+     DECODES | RD_MODE_EVAL | RD_MODE_TRAIN_EVAL,
+     NULL},
+    {{"shortlist_k"},
+     {"shortlist_file"},
+     {NULL},
+     DECODES | RD_MODE_EVAL | RD_MODE_TRAIN_EVAL,
+     NULL},
+    {{"proj_size"}, {"encoder_cell_type", "decoder_cell_type"}, {"lstm", "glstm"}, RUNS, NULL},
+    {{"max_positions"}, {"positions"}, {"learned"}, RUNS, NULL},
+    {{"label_smoothing_form"}, {"label_smoothing"}, {NULL}, TRAINS, NULL},
+    {{"subword_size"}, {"subword"}, {NULL}, RUNS, "src_vocab_file"},
+    {{"warmup_start"}, {"warmup_steps", "warmup_epochs"}, {NULL}, TRAINS, NULL},
+    {{"warmup_init_lr"}, {"inv_sqrt_form"}, {"fairseq"}, TRAINS, NULL},
     {{"min_epochs", "min_steps", "min_samples", "stop_min_delta"},
      {"stop_patience"},
      {NULL},
-     RD_MODE_TRAIN_EVAL},
-    {{"max_hours_from"}, {"max_hours"}, {NULL}, TRAINS},
-    {{"tf32", "cuda_graphs", "cudnn_rnn", "allow_shared_gpu"}, {"device"}, {"auto", "cuda"}, RUNS},
-    {{"weight_decay_all"}, {"weight_decay"}, {NULL}, TRAINS},
-    {{"init_allow_missing"}, {"init_from"}, {NULL}, TRAINS},
+     RD_MODE_TRAIN_EVAL,
+     NULL},
+    {{"max_hours_from"}, {"max_hours"}, {NULL}, TRAINS, NULL},
+    {{"tf32", "cuda_graphs", "cudnn_rnn", "allow_shared_gpu"},
+     {"device"},
+     {"auto", "cuda"},
+     RUNS,
+     NULL},
+    {{"weight_decay_all"}, {"weight_decay"}, {NULL}, TRAINS, NULL},
+    {{"init_allow_missing"}, {"init_from"}, {NULL}, TRAINS, NULL},
     {{"affine_rotation", "affine_shift", "affine_shear", "affine_shear_unit", "affine_zoom",
       "affine_center_offset"},
      {"augmentation"},
      {"affine"},
-     TRAINS},
+     TRAINS,
+     NULL},
     {{"crop_scale_min", "crop_scale_max", "crop_ratio_min", "crop_ratio_max"},
      {"augmentation"},
      {"crop_flip"},
-     TRAINS},
-    {{"crop_pad"}, {"augmentation"}, {"pad_crop_flip"}, TRAINS},
-    {{"image_mean", "image_std"}, {"normalization"}, {"custom"}, RUNS},
+     TRAINS,
+     NULL},
+    {{"crop_pad"}, {"augmentation"}, {"pad_crop_flip"}, TRAINS, NULL},
+    {{"image_mean", "image_std"}, {"normalization"}, {"custom"}, RUNS, NULL},
 };
 
 /* Has the key a value that is not its default? */
@@ -111,6 +124,7 @@ static void partner_value(const rd_config *c, const char *key, rd_strbuf *notes)
 static void note_rule(const rd_config *c, const struct partner_rule *r, rd_strbuf *notes)
 {
     int n = 0;
+    if (r->without && !rd_config_has(c, r->without)) return; /* the partner's default differs */
     for (int i = 0; i < 3 && r->partner[i]; i++)
         if (partner_counts(c, r->partner[i], r->words)) return;
     for (int i = 0; i < MOST_KEYS && r->key[i]; i++)

@@ -115,14 +115,16 @@ static rd_code find_classes(const rd_images *m, const char *root, rd_names *out,
     const char *given = m->c.data[RD_SPLIT_TRAIN];
     const folder_keys *k = m->own;
     if (!rd_images_train_like(m) && (k->eval_fraction == 0.0 || m->split == RD_SPLIT_TEST)) {
-        bool there = false;
+        bool there = false, any = true;
+        const json_t *kept = json_object_get(m->kept, "classes");
+        if (json_is_array(kept) && m->c.data_dir && m->c.data_dir[0])
+            RD_TRY(rd_path_there(m->c.data_dir, &any, st));
         if (given && given[0]) {
             RD_TRY(rd_images_path(m, given, train, st));
             RD_TRY(rd_path_there(train, &there, st));
-        } else if (m->c.data_dir && m->c.data_dir[0]) {
+        } else if (any && m->c.data_dir && m->c.data_dir[0]) {
             RD_TRY(find_usual(m, usual[0], train, &there, st));
         }
-        const json_t *kept = json_object_get(m->kept, "classes");
         if (there) root = train;
         for (size_t i = (size_t)m->label_offset; !there && i < json_array_size(kept); i++)
             RD_TRY(rd_names_add(out, json_string_value(json_array_get(kept, i)), st));
