@@ -125,7 +125,7 @@ static rd_code cifar_read_file(cifar_files *x, const char *name, const role *r, 
     RD_TRY(cifar_add_file(x, r, name, (size_t)sb.st_size, &p, st));
     RD_TRY(rd_stream_read(s, p, (size_t)sb.st_size, &got, st));
     if (got < (size_t)sb.st_size)
-        return rd_fail(st, RD_EDATA, "'%s' became shorter while it was read", path);
+        rd_fail(st, RD_EDATA, "'%s' became shorter while it was read", path);
 done:
     rd_stream_free(s);
     return st->code;

@@ -337,10 +337,10 @@ static rd_code lm_make(lm_text *t, rd_docs *docs, const char *path, uint64_t key
         examples |= p.is_example;
         streams |= !p.is_example && !t->prompts;
         if (examples && streams)
-            return rd_fail(st, RD_EDATA,
+            RD_TRY(rd_fail(st, RD_EDATA,
                            "%s has lines with \"text\" and lines with \"prompt\"; put them in two "
                            "files, and train on one",
-                           t->file_name);
+                           t->file_name));
         RD_TRY(lm_add_part(&m, &p, st));
         rd_progress_at(&progress, w->head.n_docs, rd_docs_bytes(docs));
     }
@@ -413,10 +413,10 @@ static rd_code lm_find_or_make(lm_text *t, const char *path, uint64_t key, rd_st
     RD_TRY(rd_docs_new(&t->files, &t->docs, &docs, st));
     RD_TRY(lm_make(t, docs, path[0] ? path : NULL, key, st));
     if (path[0] && t->head.n_examples > 0)
-        return rd_fail(st, RD_EUSAGE,
-                       "%s has prompts and completions, whose tokens are kept in memory alone; set "
-                       "'token_cache' to memory",
-                       t->file_name);
+        rd_fail(st, RD_EUSAGE,
+                "%s has prompts and completions, whose tokens are kept in memory alone; set "
+                "'token_cache' to memory",
+                t->file_name);
 done:
     rd_docs_free(docs);
     return st->code;
