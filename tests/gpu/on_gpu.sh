@@ -2,7 +2,7 @@
 # on_gpu.sh -- the tests that are for either backend, on the GPU's: ops against references in double, golden values, optimizers. In the
 # builds without a GPU also float16, and blocks and threads in other orders. Run by tests/run, which sets BUILD.
 # timeout: 600
-# needs: ops/* golden/images golden/optim golden/seq2seq golden/transformer unit/optim_step
+# needs: ops/* golden/gpt golden/images golden/optim golden/seq2seq golden/transformer unit/optim_step
 build=$PWD/${BUILD:-build/cuda}
 log=$(mktemp "${TMPDIR:-/tmp}/on_gpu.XXXXXX") || exit 2
 trap 'rm -f "$log"' EXIT
@@ -40,13 +40,15 @@ kernels='' driver=''
 [ ! -e "$build/tests/support/emulated/gpu_emulated.cc.o" ] || kernels=yes
 all=''
 [ "${CASES:-}" != all ] || all=yes
-tests='tests/golden/optim.c tests/golden/seq2seq.c tests/golden/transformer.c tests/unit/optim_step.c'
-[ -n "$kernels" ] && [ -z "$all" ] || tests="tests/ops/*.c $tests"
+tests='tests/golden/optim.c tests/unit/optim_step.c'
+[ -n "$kernels" ] && [ -z "$all" ] || tests="tests/ops/*.c $tests tests/golden/gpt.c tests/golden/seq2seq.c tests/golden/transformer.c"
 [ -n "$kernels$driver" ] && [ -z "$all" ] || tests="tests/golden/images.c $tests" # a minute
 for t in $tests; do on_gpu "${t%.c}" "$build/${t%.c}"; done
 if [ -z "$kernels" ] || [ -n "$all" ]; then
     on_gpu "tests/golden/images of 16 bits" env RD_TEST_ONLY='16 bits: *' "$build/tests/golden/images"
     for rnn in off on; do on_gpu "ops, cudnn_rnn $rnn" env RD_TEST_CUDNN_RNN=$rnn "$build/tests/gpu/ops"; done
+fi
+if [ -z "$driver" ] || [ -n "$all" ]; then
     on_gpu "tests/golden/seq2seq, cudnn_rnn off" env RD_TEST_CUDNN_RNN=off "$build/tests/golden/seq2seq"
 fi
 if [ -n "$kernels" ] || { [ -n "$driver" ] && [ -n "$all" ]; }; then
