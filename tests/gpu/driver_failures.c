@@ -186,6 +186,15 @@ static void steps(arrays *a, rd_status *st)
     }
 }
 
+static void release(arrays *a)
+{
+    float *const all[] = {a->weights, a->x, a->y, a->image, a->filters, a->result, a->large};
+    for (int i = 0; i < 7; i++) rd_gpu_memory_free(gpu, all[i]);
+    rd_gpu_host_free(gpu, a->pinned);
+    rd_gpu_free(gpu);
+    gpu = NULL;
+}
+
 /* Returns what a run would report. *fell_back: the driver did without something. */
 static outcome run(void)
 {
@@ -213,11 +222,7 @@ static outcome run(void)
     rd_gpu_graph_counts c = none;
     rd_gpu_count_graphs(gpu, &c);
     end.fell_back |= st.code == RD_OK && (c.given_up > 0 || c.left > 0);
-    float *const all[] = {a.weights, a.x, a.y, a.image, a.filters, a.result, a.large};
-    for (int i = 0; i < 7; i++) rd_gpu_memory_free(gpu, all[i]);
-    rd_gpu_host_free(gpu, a.pinned);
-    rd_gpu_free(gpu);
-    gpu = NULL;
+    release(&a);
     end.st = st;
     end.numbers = a.numbers;
     return end;
@@ -331,6 +336,37 @@ static void test_wait(void **state)
     gpu = NULL;
 }
 
+/* A product fails while it is captured for a graph: the step is launched without one. */
+static void test_capture(void **state)
+{
+    static arrays a;
+    bool seen = false;
+    (void)state;
+    for (int64_t k = 1; !seen; k++) {
+        rd_status st = {0};
+        rd_gpu_graph_counts c;
+        assert_true(k < 100);
+        memset(&a, 0, sizeof a);
+        must_do(rd_gpu_new(0, &(rd_gpu_options){.graphs = true}, &gpu, &st), &st);
+        make(&a, &st);
+        for (int i = 0; i < 2; i++) {
+            rd_gpu_recurs(gpu, 7, &st);
+            products(&a, &st);
+            if (i == 1) rd_fake_fail(k, false);
+            rd_gpu_recurred(gpu, &st);
+        }
+        seen = rd_fake_failed() && strcmp(rd_fake_failed(), "cublasLtMatmul") == 0;
+        rd_fake_fail(0, false);
+        if (seen) {
+            must_do(rd_gpu_wait(gpu, &st), &st);
+            rd_gpu_count_graphs(gpu, &c);
+            assert_int_equal(c.given_up, 1);
+        }
+        release(&a);
+    }
+    assert_int_equal(rd_fake_left(), 0);
+}
+
 static void test_once(void **state)
 {
     (void)state;
@@ -343,4 +379,5 @@ static void test_lasting(void **state)
     in_turn(true);
 }
 
-RD_TESTS("driver_failures", TEST(test_wait), TEST(test_once), TEST(test_lasting))
+RD_TESTS("driver_failures", TEST(test_wait), TEST(test_capture), TEST(test_once),
+         TEST(test_lasting))

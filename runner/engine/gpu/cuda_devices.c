@@ -72,10 +72,7 @@ rd_code rd_cuda_query(int index, bool has_context, rd_gpu_info *out, rd_status *
     out->minor = p.minor;
     out->n_sm = p.multiProcessorCount;
     out->memory = p.totalGlobalMem;
-    if (cudaDeviceGetPCIBusId(out->pci, sizeof out->pci, index) != cudaSuccess) {
-        (void)cudaGetLastError();
-        out->pci[0] = '\0';
-    }
+    TRY_CUDA(NULL, cudaDeviceGetPCIBusId(out->pci, sizeof out->pci, index));
     size_t left = 0, total = 0;
     if (!nvml_free(out->uuid, &out->free_memory)) out->free_memory = 0;
     /* without a context cudaMemGetInfo would create one, of some hundred MiB on that GPU */
