@@ -1,7 +1,7 @@
 #!/bin/sh
 # on_gpu.sh -- the tests that are for either backend, on the GPU's: ops against references in double, golden values, optimizers. In the
 # builds without a GPU also float16, and blocks and threads in other orders. Run by tests/run, which sets BUILD.
-# timeout: 600
+# timeout: 900
 # needs: ops/* golden/gpt golden/images golden/optim golden/seq2seq golden/transformer unit/optim_step
 build=$PWD/${BUILD:-build/cuda}
 log=$(mktemp "${TMPDIR:-/tmp}/on_gpu.XXXXXX") || exit 2
