@@ -125,9 +125,33 @@ void console_live(rd_run *r, const step_record *s)
     rd_live(r->log, "%s", line);
 }
 
-void console_sample(rd_run *r, const char *source, const char *target, const char *predicted)
+void console_texts_release(console_texts *t)
 {
-    rd_info_cut(r->log, "  Train Source[0]:     %s", source);
-    rd_info_cut(r->log, "  Train Target[0]:     %s", target);
-    rd_info_cut(r->log, "  Train Prediction[0]: %s", predicted);
+    rd_strbuf_release(&t->source);
+    rd_strbuf_release(&t->target);
+    rd_strbuf_release(&t->predicted);
+}
+
+void console_keep(console_texts *t, const rd_dataset *d, const rd_batch *b, int64_t i,
+                  const int32_t *predicted, int64_t n)
+{
+    const rd_field *src = rd_batch_field(b, "source"), *tgt = rd_batch_field(b, "target");
+    rd_strbuf_reset(&t->source);
+    rd_strbuf_reset(&t->target);
+    rd_strbuf_reset(&t->predicted);
+    /* A text has no source, and is too long for a log. */
+    if (!src || !tgt || i < 0 || i >= b->n || !predicted) return;
+    rd_dataset_text(d, 0, (const int32_t *)src->data + src->off[i], src->off[i + 1] - src->off[i],
+                    true, &t->source);
+    rd_dataset_text(d, 1, (const int32_t *)tgt->data + tgt->off[i], tgt->off[i + 1] - tgt->off[i],
+                    true, &t->target);
+    rd_dataset_text(d, 1, predicted, n, true, &t->predicted);
+}
+
+void console_sample(rd_run *r, const char *split, const console_texts *t)
+{
+    if (t->source.n == 0 && t->target.n == 0) return;
+    rd_info_cut(r->log, "  %s Source[0]:     %s", split, rd_strbuf_str(&t->source));
+    rd_info_cut(r->log, "  %s Target[0]:     %s", split, rd_strbuf_str(&t->target));
+    rd_info_cut(r->log, "  %s Prediction[0]: %s", split, rd_strbuf_str(&t->predicted));
 }

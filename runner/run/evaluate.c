@@ -45,6 +45,12 @@ static void keep_mistakes(rd_run *r, const rd_batch *b, const rd_loss_out *out, 
     }
 }
 
+/* Are the texts of a sample printed below the evaluation? Mode eval writes figures alone. */
+static bool keeps_texts(const rd_run *r)
+{
+    return r->world->rank == 0 && r->mode == RD_MODE_TRAIN_EVAL && r->config.print_samples;
+}
+
 static rd_code loss_share(rd_run *r, const int64_t *ids, int64_t n, batch_sums *mine,
                           int64_t *n_mine, eval_result *v, rd_status *st)
 {
@@ -63,6 +69,8 @@ static rd_code loss_share(rd_run *r, const int64_t *ids, int64_t n, batch_sums *
         mine[(*n_mine)++] = (batch_sums){
             k, out.loss_sum, out.weight, out.nll_sum, out.n_targets, out.n_correct, out.n_bytes};
         progress_mine(&p, *n_mine * all.size);
+        if (k == 0 && keeps_texts(r))
+            console_keep(&v->texts, r->eval_data, &b, out.shown, out.predicted, out.n_predicted);
         if (!v->classes) continue;
         class_counts_add(&v->by_class, &b, &out);
         keep_mistakes(r, &b, &out, v);
@@ -186,7 +194,8 @@ typedef struct scorer {
     const rd_metric_def *metric[2];
     int n_metrics;
     progress progress;
-    int64_t n_here; /* sentences that this rank has decoded */
+    int64_t n_here;       /* sentences that this rank has decoded */
+    console_texts *texts; /* of the first of them; borrowed; NULL: not wanted */
     int64_t counts[2][RD_METRIC_COUNTS];
 } scorer;
 
@@ -283,6 +292,7 @@ static rd_code evaluate_score(void *ctx, const rd_batch *b, int64_t i, const rd_
 {
     scorer *s = ctx;
     progress_mine(&s->progress, ++s->n_here);
+    if (s->texts && s->n_here == 1) console_keep(s->texts, s->run->eval_data, b, i, d->ids, d->n);
     return score_sample(s, b->sample[i], d, st);
 }
 
@@ -309,6 +319,7 @@ static rd_code score_all(rd_run *r, int64_t *ids, int64_t n, eval_result *out, r
     scorer s = {.run = r,
                 .metric = {r->metric, r->second_metric},
                 .n_metrics = r->second_metric ? 2 : 1,
+                .texts = keeps_texts(r) ? &out->texts : NULL,
                 .bpe = run_flag(r, "bpe_used", false),
                 .print_unk = run_flag(r, "print_unk", false)};
     rd_decode_config c;
@@ -382,6 +393,7 @@ void eval_result_release(eval_result *v)
 {
     gallery_release(&v->mistakes);
     predictions_release(&v->each);
+    console_texts_release(&v->texts);
     free(v->by_class.at);
     v->by_class.at = NULL;
 }
@@ -481,28 +493,32 @@ static json_t *real_or_null(double v)
     return isfinite(v) ? json_real(v) : json_null();
 }
 
+/* The best evaluation so far is marked at the end of its line, and green on a terminal. */
 static void evaluate_report(rd_run *r, const eval_result *v)
 {
     char count[32], classes[512], bits[48] = "";
+    const char *mark = v->best ? "  best" : "";
+    void (*const say)(rd_log * l, const char *fmt, ...) = v->best ? rd_good : rd_info;
     rd_live(r->log, NULL);
     if (isfinite(v->bits_per_byte))
         (void)snprintf(bits, sizeof bits, "  bits/byte %.4f", v->bits_per_byte);
     if (v->classes) {
         class_lines(&v->by_class, RD_CLASS_EVALUATION, "  ", classes, sizeof classes);
-        rd_info(r->log, "evaluation at step %" PRId64 ": loss %.6f%s  (%.1f s)", r->progress.step,
-                console_real(v->loss), classes, v->seconds);
+        say(r->log, "evaluation at step %" PRId64 ": loss %.6f%s  (%.1f s)%s", r->progress.step,
+            console_real(v->loss), classes, v->seconds, mark);
         return;
     }
-    rd_info(r->log,
-            "evaluation at step %" PRId64
-            ": loss %.6f  per token %.6f  ppl %.4f%s  accuracy %.4f  (%s %s%s, %.1f s)",
-            r->progress.step, console_real(v->loss), console_real(v->nll_per_token),
-            console_real(v->perplexity), bits, console_real(v->accuracy),
-            rd_commas((double)(r->model->continues ? v->n_targets : v->n_samples), count),
-            r->model->continues ? "token" : "sentence",
-            RD_S(r->model->continues ? v->n_targets : v->n_samples), v->seconds);
+    say(r->log,
+        "evaluation at step %" PRId64
+        ": loss %.6f  per token %.6f  ppl %.4f%s  accuracy %.4f  (%s %s%s, %.1f s)%s",
+        r->progress.step, console_real(v->loss), console_real(v->nll_per_token),
+        console_real(v->perplexity), bits, console_real(v->accuracy),
+        rd_commas((double)(r->model->continues ? v->n_targets : v->n_samples), count),
+        r->model->continues ? "token" : "sentence",
+        RD_S(r->model->continues ? v->n_targets : v->n_samples), v->seconds, mark);
     if (v->scored) rd_info(r->log, "%s", v->line);
     if (v->second_line[0]) rd_info(r->log, "%s", v->second_line);
+    console_sample(r, "Eval", &v->texts);
 }
 
 static void add_figures(json_t *o, const rd_figure *f, int n)

@@ -3,6 +3,7 @@
 #define RD_RUN_EVALUATE_H
 
 #include "class_counts.h"
+#include "console.h"
 #include "pictures.h"
 #include "predictions.h"
 #include "rd/metric.h"
@@ -23,6 +24,7 @@ typedef struct eval_result {
 
     /* sentences: share of the target tokens whose prediction is right, and the score */
     double accuracy;
+    console_texts texts; /* rank 0 of a training with print_samples: a sample; owned */
     bool scored;
     int64_t counts[RD_METRIC_COUNTS];
     rd_figure figure[2 * RD_METRIC_FIGURES]; /* of metric, then of second_metric */

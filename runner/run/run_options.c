@@ -236,7 +236,7 @@ static const rd_option run_rows[] = {
     RD_OPT_INT(run_config, sample_tokens, sample_tokens, "128", 1, 1 << 20,
                "number of tokens that it adds to each"),
     RD_OPT_BOOL(run_config, print_samples, print_samples, "true",
-                "print one source, target and prediction with some summaries"),
+                "print one source, target and prediction at evaluations and with some summaries"),
     RD_OPT_INT(run_config, sample_summaries, sample_summaries, "10", 1, 1e12,
                "with print_samples: number of summaries from one printed sample to the next"),
     RD_OPT_BOOL(run_config, record_sample_ids, record_sample_ids, "false",

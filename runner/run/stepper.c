@@ -68,9 +68,7 @@ void stepper_release(stepper *s)
     }
     gallery_release(&s->pictures);
     sample_ids_release(&s->ids);
-    rd_strbuf_release(&s->source);
-    rd_strbuf_release(&s->target);
-    rd_strbuf_release(&s->predicted);
+    console_texts_release(&s->texts);
 }
 
 static rd_code new_order(const stepper *s, int64_t epoch, rd_order **out, rd_status *st)
@@ -153,20 +151,8 @@ static uint32_t id_hash(int64_t id)
 
 static void keep_sample(stepper *s, const rd_batch *b, const rd_loss_out *out)
 {
-    const rd_field *src = rd_batch_field(b, "source"), *tgt = rd_batch_field(b, "target");
-    const rd_dataset *d = s->run->train_data;
-    const int64_t i = out->shown;
-    rd_strbuf_reset(&s->source);
-    rd_strbuf_reset(&s->target);
-    rd_strbuf_reset(&s->predicted);
-    /* A text has no source, and is too long for a log. */
-    if (!src || !tgt || i < 0 || i >= b->n || !out->predicted) return;
-    rd_dataset_text(d, 0, (const int32_t *)src->data + src->off[i], src->off[i + 1] - src->off[i],
-                    true, &s->source);
-    rd_dataset_text(d, 1, (const int32_t *)tgt->data + tgt->off[i], tgt->off[i + 1] - tgt->off[i],
-                    true, &s->target);
-    rd_dataset_text(d, 1, out->predicted, out->n_predicted, true, &s->predicted);
-    s->want_sample = false;
+    console_keep(&s->texts, s->run->train_data, b, out->shown, out->predicted, out->n_predicted);
+    s->want_sample = s->texts.source.n == 0 && s->texts.target.n == 0;
 }
 
 /* ---- batches, and the announcement of the next one ---- */

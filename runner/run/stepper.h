@@ -3,6 +3,7 @@
 #define RD_RUN_STEPPER_H
 
 #include "class_counts.h"
+#include "console.h"
 #include "pictures.h"
 #include "run.h"
 #include "sample_ids.h"
@@ -64,7 +65,7 @@ struct stepper {
 
     /* what the next step keeps for the records */
     bool want_sample; /* texts of one sample */
-    rd_strbuf source, target, predicted;
+    console_texts texts;
     bool want_pictures; /* some images */
     gallery pictures;
     /* The last step began in an epoch that ended before its last batch (iter_size). before: sums of

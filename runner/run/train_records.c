@@ -206,14 +206,12 @@ void train_record(trainer *t, const step_sums *sum, const rd_optim_stats *stats,
         recorder_pictures(t->records, s.step, &t->stepper.pictures);
         t->stepper.pictures.n = 0;
     }
-    if (t->stepper.source.n || t->stepper.target.n) {
-        const char *source = rd_strbuf_str(&t->stepper.source),
-                   *target = rd_strbuf_str(&t->stepper.target),
-                   *predicted = rd_strbuf_str(&t->stepper.predicted);
+    const console_texts *texts = &t->stepper.texts;
+    if (texts->source.n || texts->target.n) {
         const int64_t every = r->config.sample_summaries;
-        if (r->config.print_samples && t->n_records % every == 0)
-            console_sample(r, source, target, predicted);
-        recorder_sample(t->records, s.step, source, target, predicted);
+        if (r->config.print_samples && t->n_records % every == 0) console_sample(r, "Train", texts);
+        recorder_sample(t->records, s.step, rd_strbuf_str(&texts->source),
+                        rd_strbuf_str(&texts->target), rd_strbuf_str(&texts->predicted));
     }
     t->n_records++;
     t->since_record = (train_window){0};
