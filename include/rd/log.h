@@ -13,6 +13,7 @@
 #define RD_LOG_H
 
 #include "rd/status.h"
+#include "rd/strbuf.h"
 #include <stdio.h>
 
 RD_C_BEGIN
@@ -38,6 +39,13 @@ bool rd_log_watched(const rd_log *l);
 /* Returns how many columns a line of `out` has: COLUMNS if it is set, else those of the terminal,
  * else 80. At least 20. */
 int rd_log_columns(const rd_log *l);
+/* Returns whether terminals of this process get colours: TERM names one that has them, and NO_COLOR
+ * is empty. In ranks of --np the launcher decides: RD_TERMINAL is "colours" or "plain" where a
+ * terminal shows its output. */
+bool rd_log_has_colours(void);
+/* Appends a line with "error:" or "warning:" as a terminal of this width shows it: continued at a
+ * blank and, with `colours`, that word in colour. */
+void rd_log_show(rd_strbuf *out, const char *line, int columns, bool colours);
 /* Shortens the ten seconds to a tenth of a second, for all logs of the process. Signal handlers may
  * call it. */
 void rd_log_hurry(void);

@@ -148,6 +148,8 @@ static bool log_is_watched(int fd, char path[64])
 {
     char link[64];
     path[0] = '\0';
+    /* The launcher of --np knows what it shows. Its own stream may be on another host. */
+    if (fd == STDOUT_FILENO && getenv("RD_TERMINAL")) return true;
     if (!getenv("OMPI_COMM_WORLD_RANK") && !getenv("PMIX_RANK") && !getenv("PMI_RANK"))
         return isatty(fd) == 1;
     (void)snprintf(link, sizeof link, "/proc/%d/fd/%d", (int)getppid(), fd);
@@ -160,9 +162,10 @@ static bool log_is_watched(int fd, char path[64])
     return false;
 }
 
-static bool log_has_colours(void)
+bool rd_log_has_colours(void)
 {
-    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM"), *told = getenv("RD_TERMINAL");
+    if (told) return strcmp(told, "colours") == 0;
     return !(no && no[0]) && term && term[0] && strcmp(term, "dumb") != 0;
 }
 
@@ -179,7 +182,7 @@ rd_code rd_log_new(int rank, const char *host, FILE *out, rd_log **log, rd_statu
     l->err_watched = log_is_watched(STDERR_FILENO, path);
     l->out_watched = log_is_watched(fileno(out), path);
     l->terminal = path[0] ? open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
-    l->colours = log_has_colours();
+    l->colours = rd_log_has_colours();
     console_open(&l->to_out, fileno(out));
     console_open(&l->to_err, STDERR_FILENO);
     snprintf(l->host, sizeof l->host, "%s", host ? host : "");
@@ -304,6 +307,19 @@ static void log_add_coloured(rd_strbuf *b, const char *line, look how)
     } else {
         rd_strbuf_puts(b, line);
     }
+}
+
+void rd_log_show(rd_strbuf *out, const char *line, int columns, bool colours)
+{
+    rd_strbuf folded = {0};
+    log_add_folded(&folded, line, columns - 1, LOOK_PLAIN);
+    if (colours)
+        log_add_coloured(out, rd_strbuf_str(&folded),
+                         strstr(line, "error:") ? LOOK_ERROR : LOOK_WARNING);
+    else
+        rd_strbuf_puts(out, rd_strbuf_str(&folded));
+    out->failed |= folded.failed;
+    rd_strbuf_release(&folded);
 }
 
 /* Appends a text whose foreign parts are escaped, and escapes all else but newlines. */

@@ -183,14 +183,42 @@ static int launch_input(launch_job *j, int ends[2])
     return rd_pipe(ends) == 0 ? ends[0] : -1;
 }
 
-/* Tells rank 0 how wide the terminal is. mpirun gives the ranks another one. */
-static void launch_width(void)
+/* Returns the width of the terminal that a stream is; 0: it is none. */
+static int terminal_columns(int fd)
 {
+    enum { USUAL = 80, LEAST = 20 };
     struct winsize w = {0};
+    if (!isatty(fd)) return 0;
+    return ioctl(fd, TIOCGWINSZ, &w) == 0 && w.ws_col >= LEAST ? w.ws_col : USUAL;
+}
+
+/* Tells the ranks how wide the terminal is and whether it has colours. mpirun gives them another
+ * terminal, or none on other hosts. */
+static void launch_terminal(void)
+{
     char text[16];
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) != 0 || w.ws_col == 0) return;
-    (void)snprintf(text, sizeof text, "%u", (unsigned)w.ws_col);
+    const int columns = terminal_columns(STDOUT_FILENO);
+    (void)unsetenv("RD_TERMINAL");
+    if (columns == 0) return;
+    (void)snprintf(text, sizeof text, "%d", columns);
     (void)setenv("COLUMNS", text, 1);
+    (void)setenv("RD_TERMINAL", rd_log_has_colours() ? "colours" : "plain", 1);
+}
+
+/* Prints the error that ends the run. */
+static void launch_error(const char *text)
+{
+    static const char own[] = "run_dist: error: ";
+    const int columns = terminal_columns(STDERR_FILENO);
+    rd_strbuf line = {0}, b = {0};
+    rd_strbuf_printf(&line, "%s%s", strncmp(text, own, sizeof own - 1) ? own : "", text);
+    if (columns > 0)
+        rd_log_show(&b, rd_strbuf_str(&line), columns, rd_log_has_colours());
+    else
+        rd_strbuf_puts(&b, rd_strbuf_str(&line));
+    (void)fprintf(stderr, "%s\n", line.failed || b.failed ? text : rd_strbuf_str(&b));
+    rd_strbuf_release(&line);
+    rd_strbuf_release(&b);
 }
 
 /* Prints why the run ended, and returns the exit code. */
@@ -204,13 +232,13 @@ static int launch_end(launch_job *j, int status)
     if ((status == 0 && !start_lost(rd_strbuf_str(&o->kept))) || status == RD_ESTOP) return status;
     if (o->held) { /* a rank is gone */
         if (start_cause_signal(rd_strbuf_str(&o->kept), text))
-            (void)fprintf(stderr, "run_dist: error: %s\n", text);
+            launch_error(text);
         else
-            (void)fprintf(stderr, "%s\n", rd_strbuf_str(&o->cause));
+            launch_error(rd_strbuf_str(&o->cause));
         return RD_EPEER;
     }
     if (o->cause.n > 0) {
-        if (!o->cause_is_last) (void)fprintf(stderr, "%s\n", rd_strbuf_str(&o->cause));
+        if (!o->cause_is_last) launch_error(rd_strbuf_str(&o->cause));
         return status == 205 || status == 255 ? RD_EPEER : status;
     }
     if (asked) {
@@ -219,7 +247,7 @@ static int launch_end(launch_job *j, int status)
         return 128 + asked;
     }
     start_cause(rd_strbuf_str(&o->kept), status, &code, text);
-    (void)fprintf(stderr, "run_dist: error: %s\n", text);
+    launch_error(text);
     return code;
 }
 
@@ -231,7 +259,8 @@ static int launch_run(launch_job *j, rd_status *st)
         return rd_fail(st, RD_EENV, "no pipe for the launcher's output: %s", strerror(errno));
     j->child = (child){.own_launcher = true, .streams = true, .err = err[1]};
     j->output = (start_output){.from = err[0], .to = STDERR_FILENO, .all = j->cli->verbose};
-    launch_width();
+    j->output.columns = terminal_columns(STDERR_FILENO);
+    j->output.colours = rd_log_has_colours();
     child_prepare();
     j->child.in = launch_input(j, in);
     (void)child_start(&j->child, j->line.at, st);
@@ -258,6 +287,7 @@ int rd_launch(const rd_cli *cli)
     rd_status st = {.rank = -1};
     rd_strbuf text = {0};
     int code = 0;
+    if (!cli->dry_run) launch_terminal();
     RD_TRY(launch_prepare(&j, &st));
     if (cli->dry_run || cli->verbose) {
         doc_line_text(j.line.at, j.line.n, &text);
@@ -266,7 +296,7 @@ int rd_launch(const rd_cli *cli)
     if (!cli->dry_run) code = launch_run(&j, &st);
 done:
     if (st.code != RD_OK) {
-        (void)fprintf(stderr, "run_dist: error: %s\n", st.msg);
+        launch_error(st.msg);
         code = (int)st.code;
     }
     rd_strbuf_release(&text);

@@ -4,6 +4,7 @@
 #define RD_LAUNCH_IMPL_H
 
 #include "../doctor/doctor_impl.h"
+#include "rd/log.h"
 
 #include <pthread.h>
 
@@ -53,6 +54,8 @@ int start_major(const char *version);
 typedef struct start_output {
     int from, to;       /* descriptors: read from, passed on to */
     bool all;           /* pass everything on */
+    int columns;        /* of the terminal that shows it; 0: no terminal */
+    bool colours;       /* the terminal has colours */
     rd_strbuf line;     /* the line that has not ended yet; owned */
     size_t passed;      /* bytes of `line` that were passed on already */
     bool in_block;      /* between two rulers of Open MPI */

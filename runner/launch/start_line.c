@@ -93,14 +93,15 @@ static void words_setting(start_words *w, const own_words *own, const char *how,
  * hosts by itself. */
 static void words_variables(start_words *w, const own_words *own)
 {
-    static const char *const known[] = {"LD_LIBRARY_PATH", "OMP_NUM_THREADS"};
+    static const char *const known[] = {"LD_LIBRARY_PATH", "OMP_NUM_THREADS", "COLUMNS"};
     static const char *const begins[] = {"RD_", "NCCL_"};
     for (char **e = environ; e && *e; e++) {
         const size_t n = strcspn(*e, "=");
         bool take = false;
-        for (int i = 0; i < 2; i++)
-            take |= strncmp(*e, begins[i], strlen(begins[i])) == 0 ||
-                    (strlen(known[i]) == n && strncmp(*e, known[i], n) == 0);
+        for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+            take |= strncmp(*e, begins[i], strlen(begins[i])) == 0;
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+            take |= strlen(known[i]) == n && strncmp(*e, known[i], n) == 0;
         char name[256];
         snprintf(name, sizeof name, "%.*s", (int)(n < 255 ? n : 255), *e);
         if (!take || n > 255 || own_has(own, name)) continue;

@@ -77,6 +77,25 @@ static const char *output_error(const char *s, size_t n)
     return output_begins(from, n - (size_t)(from - s), own_error) ? from : NULL;
 }
 
+/* Is the line a warning of a rank? */
+static bool output_warning(const char *s, size_t n)
+{
+    const char *end = output_begins(s, n, "[rank ") ? memchr(s, ']', n) : NULL;
+    const char *from = end && end + 2 < s + n ? end + 2 : s;
+    return output_begins(from, n - (size_t)(from - s), "warning: ");
+}
+
+static void output_write_shown(start_output *o, const char *s, size_t n)
+{
+    rd_strbuf plain = {0}, b = {0};
+    rd_strbuf_add(&plain, s, n);
+    rd_log_show(&b, rd_strbuf_str(&plain), o->columns, o->colours);
+    rd_strbuf_add(&b, "\n", 1);
+    if (!plain.failed && !b.failed) output_write(o, b.s, b.n);
+    rd_strbuf_release(&plain);
+    rd_strbuf_release(&b);
+}
+
 static void output_pass(start_output *o, const char *s, size_t n)
 {
     const size_t before = o->passed;
@@ -92,6 +111,10 @@ static void output_pass(start_output *o, const char *s, size_t n)
         o->cause_is_last = first || o->cause_is_last;
     } else if (n > 0) {
         o->cause_is_last = false;
+    }
+    if (o->columns > 0 && before == 0 && (error || output_warning(s, n))) {
+        output_write_shown(o, s, n);
+        return;
     }
     output_write(o, s + before, n - before);
     output_write(o, "\n", 1);

@@ -380,6 +380,33 @@ static void test_no_terminal(void **state)
     fclose(f);
 }
 
+/* A rank of --np has the launcher's terminal, which may be on another host. */
+static void test_launcher(void **state)
+{
+    rd_status st = {0};
+    rd_log *l;
+    (void)state;
+    setenv("TERM", "dumb", 1);
+    setenv("COLUMNS", "61", 1);
+    for (int k = 0; k < 2; k++) {
+        setenv("RD_TERMINAL", k ? "colours" : "plain", 1);
+        assert_int_equal(rd_log_new(0, "h", stdout, &l, &st), RD_OK);
+        assert_true(rd_log_watched(l));
+        assert_int_equal(rd_log_columns(l), 61);
+        assert_int_equal(rd_log_has_colours(), k);
+        rd_log_free(l);
+    }
+    FILE *f = tmpfile();
+    assert_non_null(f);
+    assert_int_equal(rd_log_new(0, "h", f, &l, &st), RD_OK);
+    assert_false(rd_log_watched(l)); /* only standard output is shown there */
+    rd_log_free(l);
+    fclose(f);
+    unsetenv("RD_TERMINAL");
+    unsetenv("COLUMNS");
+    assert_false(rd_log_has_colours());
+}
+
 static void test_live_line(void **state)
 {
     (void)state;
@@ -534,5 +561,6 @@ RD_TESTS_WITH("base_log", make_folder, remove_folder, TEST(test_rank0), TEST(tes
               TEST(test_text_of_line), TEST(test_time), TEST(test_long_line),
               TEST(test_forged_lines), TEST(test_forged_append), TEST(test_tee_appends),
               TEST(test_live_line), TEST_ROWS(check_shown, shown_rows),
-              TEST(test_folds_keep_together), TEST(test_no_terminal), TEST(test_append),
-              TEST(test_stuck_pipe), /* last: hurry is for good */ TEST(test_stuck_terminal))
+              TEST(test_folds_keep_together), TEST(test_no_terminal), TEST(test_launcher),
+              TEST(test_append), TEST(test_stuck_pipe),
+              /* last: hurry is for good */ TEST(test_stuck_terminal))

@@ -156,14 +156,20 @@ static void variables_travel(void **state)
     start_facts f = {.major = 4, .network = "", .program = "p", .hosts = &hosts};
     setenv("NCCL_DEBUG", "WARN", 1);
     setenv("OMP_NUM_THREADS", "2", 1);
+    setenv("COLUMNS", "61", 1);
+    setenv("RD_TERMINAL", "colours", 1);
     must_do(start_hosts(&cli, &hosts, &f.np, &st), &st);
     must_do(start_line(&f, &cli, &w, &st), &st);
     int found = 0;
     for (int i = 0; i + 1 < w.n; i++)
         if (!strcmp(w.at[i], "-x"))
-            found += !strcmp(w.at[i + 1], "NCCL_DEBUG") || !strcmp(w.at[i + 1], "OMP_NUM_THREADS");
-    assert_int_equal(found, 2);
+            found += !strcmp(w.at[i + 1], "NCCL_DEBUG") ||
+                     !strcmp(w.at[i + 1], "OMP_NUM_THREADS") || !strcmp(w.at[i + 1], "COLUMNS") ||
+                     !strcmp(w.at[i + 1], "RD_TERMINAL");
+    assert_int_equal(found, 4);
     unsetenv("NCCL_DEBUG");
+    unsetenv("COLUMNS");
+    unsetenv("RD_TERMINAL");
     start_words_free(&w);
     doc_hosts_release(&hosts);
     rd_cli_release(&cli);
