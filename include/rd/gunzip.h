@@ -50,6 +50,9 @@ ssize_t rd_gunzip_read(rd_gunzip *g, const void **p);
  * Not to be mixed with the other functions that read. */
 ssize_t rd_gunzip_copy(rd_gunzip *g, void *p, size_t n);
 
+/* Returns the number of compressed bytes read so far. */
+int64_t rd_gunzip_taken(const rd_gunzip *g);
+
 /* Returns whether decompressing failed, and puts the failure into *st. `to` reports such a failure
  * as its own: ask here first. g may be NULL. */
 bool rd_gunzip_failed(const rd_gunzip *g, rd_status *st);

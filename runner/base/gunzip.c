@@ -355,6 +355,11 @@ static bool layer_begin(layer *l)
     return true;
 }
 
+int64_t rd_gunzip_taken(const rd_gunzip *g)
+{
+    return g->pos;
+}
+
 bool rd_gunzip_failed(const rd_gunzip *g, rd_status *st)
 {
     if (!g || g->failed == RD_OK) return false;

@@ -65,6 +65,16 @@ void rd_status_prefix(rd_status *st, const char *fmt, ...)
     (void)rd_printable(raw, strlen(raw), true, st->msg, sizeof st->msg);
 }
 
+void rd_status_no_file(rd_status *st, const char *remedy)
+{
+    const size_t n = strlen(st->msg);
+    if (st->code == RD_OK ||
+        !(strstr(st->msg, "No such file or directory") || strstr(st->msg, "no file matches")) ||
+        strstr(st->msg, remedy) || n + strlen(remedy) >= sizeof st->msg)
+        return;
+    memcpy(st->msg + n, remedy, strlen(remedy) + 1);
+}
+
 void rd_assert_failed_(const char *where, const char *cond)
 {
     fprintf(stderr, "%s: an invariant does not hold: %s; this is a bug of run_dist\n", where, cond);

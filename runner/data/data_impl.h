@@ -46,6 +46,9 @@ int64_t rd_lines_number(const rd_lines *l); /* number of the last line in its fi
 int rd_lines_file(const rd_lines *l);       /* index of its file; 0: the only one */
 int64_t rd_lines_offset(const rd_lines *l); /* offset of its first byte in the text of the file */
 int64_t rd_lines_bytes(const rd_lines *l);  /* bytes read so far, after decompression */
+/* Returns how much of the files' stored bytes is done, compressed ones included. A member counts as
+ * its whole archive. */
+int64_t rd_lines_disk(const rd_lines *l);
 bool rd_lines_bom(const rd_lines *l); /* the file began with a byte order mark, which was skipped */
 int64_t rd_lines_replaced(const rd_lines *l);       /* number of characters replaced by U+FFFD */
 int64_t rd_lines_first_replaced(const rd_lines *l); /* number of the first line with one */
@@ -85,6 +88,9 @@ void rd_text_files_release(rd_text_files *f);
 
 /* Returns the bytes of all files; -1: one of them is compressed, or no regular file. */
 int64_t rd_text_files_bytes(const rd_text_files *f);
+/* Returns the sum of the sizes of the files as they are stored: compressed, and for a member its
+ * whole archive. -1: not known, as with a pipe. */
+int64_t rd_text_files_disk(const rd_text_files *f);
 
 enum { RD_FILES_NAME = 384 };
 

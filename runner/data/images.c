@@ -4,6 +4,7 @@
  * Local rank 0 reads. The other ranks map its memory; a rank that cannot map it reads the data
  * itself. */
 #include "images_impl.h"
+#include "rd/clock.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,6 +148,8 @@ rd_code rd_images_add(rd_images *m, uint32_t shard, int64_t at, int64_t bytes, i
     RD_TRY(images_append(&m->block[RD_BLOCK_NAMES], &m->head.names, name, strlen(name) + 1, st));
     RD_TRY(images_append(&m->block[RD_BLOCK_SAMPLES], &used, &e, sizeof e, st));
     m->head.n++;
+    if (m->reading.begin_ns && m->head.n % 64 == 0)
+        rd_images_read_part(m, m->reading.done, m->reading.all);
 done:
     return st->code;
 }
@@ -166,6 +169,36 @@ void rd_images_skip(rd_images *m, rd_skip why, const char *name, int64_t n)
     if (n > 0 && m->head.n_skipped[why] == 0)
         snprintf(m->head.skipped[why], RD_SKIPPED_BYTES, "%s", name);
     m->head.n_skipped[why] += n;
+}
+
+void rd_images_read_part(rd_images *m, double done, double all)
+{
+    enum { LIVE_MS = 500, FIRST_MS = 10000, NEXT_MS = 30000 };
+    static const int64_t ms = 1000000;
+    rd_images_reading *r = &m->reading;
+    const int64_t now = rd_now_ns();
+    char n[32], eta[32], left[64] = "";
+    if (!m->log || m->rank != 0 || m->fed) return;
+    if (r->begin_ns == 0)
+        *r = (rd_images_reading){now, now + LIVE_MS * ms, now + FIRST_MS * ms, 0.0, 0.0, false};
+    r->done = done;
+    r->all = all;
+    if (now < r->live_ns && now < r->line_ns) return;
+    r->live_ns = now + LIVE_MS * ms;
+    if (done > 0.0 && all >= done)
+        (void)snprintf(left, sizeof left, ", %.0f %%, eta %s", 100.0 * done / all,
+                       rd_duration_text((double)(now - r->begin_ns) * 1e-9 * (all - done) / done,
+                                        eta));
+    if (now >= r->line_ns) {
+        r->line_ns = now + NEXT_MS * ms;
+        rd_live(m->log, NULL);
+        rd_info(m->log, "%s data: %s image%s found%s", split_name[m->split],
+                rd_commas((double)m->head.n, n), RD_S(m->head.n), left);
+        return;
+    }
+    rd_live(m->log, "%s data: %s image%s found%s", split_name[m->split],
+            rd_commas((double)m->head.n, n), RD_S(m->head.n), left);
+    r->shown = true;
 }
 
 static int by_label_and_name(const void *a, const void *b, void *names)
@@ -287,7 +320,10 @@ static rd_code images_load(rd_images *m, bool shared, rd_status *st)
         rd_block_init(&m->block[k], shared);
     }
     m->head = (rd_images_head){0};
-    RD_TRY(m->kind->load(m, st));
+    if (m->kind->load(m, st) != RD_OK) rd_status_no_file(st, rd_images_fetcher(m));
+    if (m->reading.shown) rd_live(m->log, NULL);
+    m->reading = (rd_images_reading){0};
+    RD_TRY(st->code);
     RD_TRY(images_take_names(m, st));
     RD_TRY(check_loaded(m, st));
     for (int k = 0; k < RD_IMAGE_BLOCKS; k++) { /* give back what growing reserved in advance */

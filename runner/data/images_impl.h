@@ -245,10 +245,18 @@ typedef struct rd_images_kind {
     const char *fetcher; /* what fetches such data, for messages; NULL: nothing is known */
 } rd_images_kind;
 
+/* How far the reading of a split is. */
+typedef struct rd_images_reading {
+    int64_t begin_ns, live_ns, line_ns; /* begin_ns 0: nothing was read yet */
+    double done, all;                   /* folders or shards */
+    bool shown;                         /* a live line is on the terminal */
+} rd_images_reading;
+
 typedef struct rd_workers rd_workers;
 typedef struct rd_shard_files rd_shard_files;
 
 struct rd_images {
+    rd_images_reading reading;
     const rd_images_kind *kind;
     rd_images_config c; /* all zero once the dataset is open */
     void *own; /* owned; struct of the dataset's own group. Its strings are valid in load */
@@ -288,6 +296,11 @@ uint8_t *rd_images_pixels(rd_images *m, int64_t i);
  * file, for the message. */
 rd_code rd_images_label(rd_images *m, int64_t i, int64_t label, int64_t n_classes, const char *from,
                         rd_status *st);
+
+/* Tells how much is read, such as `done` of `all` folders. On a terminal a live line shows the
+ * images so far and the time that is left; the log gets a line after ten seconds and then each half
+ * minute. Cheap: to be called for each image. */
+void rd_images_read_part(rd_images *m, double done, double all);
 
 /* Adds a class with this name, or a shard with this path; *index is its number. */
 rd_code rd_images_add_class(rd_images *m, const char *name, rd_status *st);
@@ -484,6 +497,9 @@ rd_code rd_tar_read(rd_tar *t, const rd_tar_member *m, void *out, rd_status *st)
 /* Returns the number of symbolic links, devices, and hard links to no member, which are skipped.
  * *first, borrowed, is the name of the first one, "" without one. */
 int64_t rd_tar_ignored(const rd_tar *t, const char **first);
+
+/* Returns the share of the archive's bytes that is read, 0 .. 1. */
+double rd_tar_share(const rd_tar *t);
 
 /* ---- readers of one format, from any stream: the fuzz targets use them, too ---- */
 

@@ -39,6 +39,10 @@ struct rd_lines {
     int64_t at;    /* offset of the last line returned, in its file */
     int64_t taken; /* number of bytes of this file in the lines returned */
     int64_t bytes; /* number of bytes read, after decompression */
+    /* for the share that is done: */
+    int64_t bytes_before; /* `bytes` when the file was opened */
+    int64_t disk_before;  /* size of the files before it, as stored */
+    int64_t member; /* bytes of the member, after decompression; 0: not a member, or unknown */
     int64_t replaced, first_replaced;
     int file_replaced; /* index of the file of first_replaced */
 };
@@ -100,7 +104,10 @@ static rd_code seek_member(rd_lines *l, const char *path, const char *member, rd
         if (archive_entry_filetype(e) != AE_IFREG) continue;
         if (!name) name = "\xFF"; /* libarchive cannot read the name */
         if (strncmp(name, "./", 2) == 0) name += 2;
-        if (strcmp(name, member) == 0) return RD_OK;
+        if (strcmp(name, member) == 0) {
+            l->member = archive_entry_size(e);
+            return RD_OK;
+        }
         list_name(names, name, &replaced);
     }
     if (rc != ARCHIVE_EOF) return archive_fails(l, st);
@@ -321,6 +328,12 @@ done:
     return st->code;
 }
 
+/* Returns the size of the file that is read, as stored; 0: it has none. */
+static int64_t lines_disk(const rd_lines *l)
+{
+    return l->in && S_ISREG(rd_input_stat(l->in)->st_mode) ? rd_input_stat(l->in)->st_size : 0;
+}
+
 /* Opens the next file. Its lines are counted from 1. */
 static rd_code lines_next_file(rd_lines *l, rd_status *st)
 {
@@ -329,6 +342,9 @@ static rd_code lines_next_file(rd_lines *l, rd_status *st)
     if (!name) return lines_no_memory(l->name, st);
     free(l->name);
     l->name = name;
+    l->disk_before += lines_disk(l);
+    l->bytes_before = bytes;
+    l->member = 0;
     lines_close(l);
     l->begin = l->end = 0;
     l->eof = l->skip_lf = false;
@@ -477,6 +493,16 @@ int64_t rd_lines_offset(const rd_lines *l)
 int64_t rd_lines_bytes(const rd_lines *l)
 {
     return l->bytes;
+}
+int64_t rd_lines_disk(const rd_lines *l)
+{
+    const int64_t size = lines_disk(l), read = l->bytes - l->bytes_before;
+    int64_t here = read;
+    if (l->archive)
+        here = l->member > 0 ? (int64_t)((double)size * (double)read / (double)l->member) : 0;
+    else if (l->gunzip)
+        here = rd_gunzip_taken(l->gunzip);
+    return l->disk_before + (l->in && here > size ? size : here);
 }
 bool rd_lines_bom(const rd_lines *l)
 {

@@ -19,14 +19,15 @@ struct rd_docs {
     rd_doc_rules rules;
     int file; /* index of the file that is read */
     const char *mem_name;
-    rd_lines *in;   /* owned; NULL: the next file is not open */
-    int64_t before; /* bytes of earlier files */
-    rd_strbuf text; /* of the document so far */
-    size_t given;   /* bytes of text that the last part had */
-    size_t last;    /* bytes of the last line */
-    bool line_end;  /* a line end follows text */
-    bool open;      /* a document has begun */
-    json_t *object; /* owned; the strings of the last part */
+    rd_lines *in;        /* owned; NULL: the next file is not open */
+    int64_t before;      /* bytes of earlier files */
+    int64_t disk_before; /* the same as the files are stored */
+    rd_strbuf text;      /* of the document so far */
+    size_t given;        /* bytes of text that the last part had */
+    size_t last;         /* bytes of the last line */
+    bool line_end;       /* a line end follows text */
+    bool open;           /* a document has begun */
+    json_t *object;      /* owned; the strings of the last part */
 };
 
 static rd_code docs_no_memory(rd_status *st)
@@ -83,6 +84,11 @@ int64_t rd_docs_bytes(const rd_docs *d)
     return d->before + (d->in ? rd_lines_bytes(d->in) : 0);
 }
 
+int64_t rd_docs_disk(const rd_docs *d)
+{
+    return d->disk_before + (d->in ? rd_lines_disk(d->in) : 0);
+}
+
 static const char *docs_name(const rd_docs *d)
 {
     return d->files ? d->files->at[d->file] : d->mem_name;
@@ -91,6 +97,7 @@ static const char *docs_name(const rd_docs *d)
 /* Ends the file, and says whether another one follows. */
 static bool docs_next_file(rd_docs *d)
 {
+    d->disk_before = rd_docs_disk(d);
     d->before = rd_docs_bytes(d);
     rd_lines_free(d->in);
     d->in = NULL;

@@ -45,6 +45,8 @@ void rd_docs_free(rd_docs *d); /* NULL is fine */
 rd_code rd_docs_next(rd_docs *d, rd_doc_part *out, bool *more, rd_status *st);
 /* Returns the number of bytes that were read, after decompression. */
 int64_t rd_docs_bytes(const rd_docs *d);
+/* Returns how much of the files' stored bytes is done. */
+int64_t rd_docs_disk(const rd_docs *d);
 
 /* ---- tokens (lm_tokens.c) ---- */
 

@@ -202,6 +202,12 @@ void rd_tar_free(rd_tar *t)
     free(t);
 }
 
+double rd_tar_share(const rd_tar *t)
+{
+    const int64_t pos = t->gunzip ? rd_gunzip_taken(t->gunzip) : t->pos;
+    return t->size > 0 && pos < t->size ? (double)pos / (double)t->size : 1.0;
+}
+
 int64_t rd_tar_ignored(const rd_tar *t, const char **first)
 {
     *first = t->first_ignored ? t->first_ignored : "";

@@ -104,6 +104,24 @@ const char *rd_text_files_name(const rd_text_files *f, char out[RD_FILES_NAME])
     return out;
 }
 
+int64_t rd_text_files_disk(const rd_text_files *f)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < f->n; i++) {
+        char path[4096];
+        struct stat at;
+        int n = snprintf(path, sizeof path, "%s", f->at[i]);
+        for (const char *bang = f->at[i]; n < (int)sizeof path && stat(path, &at) != 0;) {
+            bang = strchr(bang, '!');
+            if (!bang) return -1;
+            n = snprintf(path, sizeof path, "%.*s", (int)(bang++ - f->at[i]), f->at[i]);
+        }
+        if (n >= (int)sizeof path || !S_ISREG(at.st_mode)) return -1;
+        bytes += at.st_size;
+    }
+    return bytes;
+}
+
 int64_t rd_text_files_bytes(const rd_text_files *f)
 {
     int64_t bytes = 0;

@@ -13,16 +13,21 @@ typedef struct rd_progress {
     rd_log *log;      /* of rank 0; NULL: none */
     const char *what; /* "source text read" */
     int64_t begin_ns, live_ns, line_ns;
-    int64_t all; /* bytes to read; below 1: not known */
+    int64_t all; /* stored bytes to read; below 1: not known */
     bool shown;  /* a live line is on the terminal */
 } rd_progress;
 
-/* all: bytes of the text; below 1: not known. */
+/* all: bytes of the text as it is stored; below 1: not known. */
 void rd_progress_start(rd_progress *p, rd_log *log, const char *what, int64_t all);
 /* Reports the lines and bytes so far, and the time that is left: on a terminal twice a second, in
  * the log after ten seconds and then each half minute. Cheap: to be called for each line. */
-void rd_progress_at(rd_progress *p, int64_t lines, int64_t bytes);
+void rd_progress_at(rd_progress *p, int64_t lines, const rd_lines *l);
+/* The same for another reader: bytes of text so far, and how many of `all` are done. */
+void rd_progress_bytes(rd_progress *p, int64_t lines, int64_t bytes, int64_t done);
 void rd_progress_end(rd_progress *p);
+
+/* What a message adds where a text is not there: "; NAME fetches ...". */
+extern const char rd_text_fetcher[];
 
 /* ---- one side (text_side.c) ---- */
 

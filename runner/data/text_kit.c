@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+const char rd_text_fetcher[] = "; configs/get_en_de fetches English-German text";
+
 static const char *const side_word[2] = {"source", "target"};
 static const char both[] = "both sides";
 
@@ -60,8 +62,10 @@ typedef struct kit_lines {
 static rd_code kit_open_side(const rd_text_kit_args *a, int side, rd_lines **out, rd_status *st)
 {
     const rd_text_files *f = &a->files[side];
-    if (rd_lines_new_list((const char *const *)f->at, f->n, a->lines, out, st) != RD_OK)
+    if (rd_lines_new_list((const char *const *)f->at, f->n, a->lines, out, st) != RD_OK) {
+        rd_status_no_file(st, rd_text_fetcher);
         rd_status_prefix(st, "%s_file", side_word[side]);
+    }
     return st->code;
 }
 
@@ -124,7 +128,7 @@ static rd_code scan_side(const rd_text_kit_args *a, int side, kit_scan *k, rd_st
     rd_progress p;
     int64_t i = 0;
     rd_progress_start(&p, a->log, side == 0 ? "source text counted" : "target text counted",
-                      rd_text_files_bytes(&a->files[side]));
+                      rd_text_files_disk(&a->files[side]));
     RD_TRY(kit_open_side(a, side, &l, st));
     for (;; i++) {
         const char *line;
@@ -134,7 +138,7 @@ static rd_code scan_side(const rd_text_kit_args *a, int side, kit_scan *k, rd_st
         n = rd_utf8_rstrip(line, n);
         k->hash[side] = rd_hash(k->hash[side], line, n);
         if (i == 0) k->cr[side] = memchr(line, '\r', n) != NULL;
-        rd_progress_at(&p, i, rd_lines_bytes(l));
+        rd_progress_at(&p, i, l);
     }
     k->lines[side] = i;
 done:
@@ -194,7 +198,7 @@ static rd_code count_side(const rd_text_kit_args *a, int side, const rd_subword 
     rd_progress p;
     rd_progress_start(&p, a->log,
                       side == 0 ? "words of the source counted" : "words of the target counted",
-                      rd_text_files_bytes(&a->files[side]));
+                      rd_text_files_disk(&a->files[side]));
     RD_TRY(rd_subword_scratch_new(sub, &w, st));
     RD_TRY(kit_open_side(a, side, &l, st));
     for (int64_t i = 0;; i++) {
@@ -206,7 +210,7 @@ static rd_code count_side(const rd_text_kit_args *a, int side, const rd_subword 
         rd_subword_segment(sub, w, line, rd_utf8_rstrip(line, n), &pieces);
         if (pieces.failed) RD_TRY(rd_store_no_memory(st));
         RD_TRY(rd_word_counts_add(c, rd_strbuf_str(&pieces), pieces.n, st));
-        rd_progress_at(&p, i, rd_lines_bytes(l));
+        rd_progress_at(&p, i, l);
     }
 done:
     rd_progress_end(&p);

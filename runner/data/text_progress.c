@@ -16,7 +16,13 @@ void rd_progress_start(rd_progress *p, rd_log *log, const char *what, int64_t al
                        .line_ns = now + FIRST_MS * INT64_C(1000000)};
 }
 
-void rd_progress_at(rd_progress *p, int64_t lines, int64_t bytes)
+void rd_progress_at(rd_progress *p, int64_t lines, const rd_lines *l)
+{
+    if (p && p->log && lines % LINES == 0)
+        rd_progress_bytes(p, lines, rd_lines_bytes(l), rd_lines_disk(l));
+}
+
+void rd_progress_bytes(rd_progress *p, int64_t lines, int64_t bytes, int64_t done)
 {
     char a[32], b[32], left[48] = "", eta[32];
     if (!p || !p->log || lines % LINES != 0) return;
@@ -25,9 +31,9 @@ void rd_progress_at(rd_progress *p, int64_t lines, int64_t bytes)
     const double s = (double)(now - p->begin_ns) * 1e-9, mb = (double)bytes * 1e-6;
     rd_commas((double)lines, a);
     rd_commas(mb, b);
-    if (bytes > 0 && p->all >= bytes)
+    if (done > 0 && p->all >= done)
         (void)snprintf(left, sizeof left, ", eta %s",
-                       rd_duration_text(s * (double)(p->all - bytes) / (double)bytes, eta));
+                       rd_duration_text(s * (double)(p->all - done) / (double)done, eta));
     if (now >= p->line_ns) {
         rd_live(p->log, NULL);
         rd_info(p->log, "%s: %s lines, %s MB in %.0f s%s", p->what, a, b, s, left);

@@ -294,7 +294,7 @@ rd_code rd_side_read(rd_side *s, rd_lines *l, const rd_side_args *a, rd_status *
         RD_TRY(rd_lines_next(l, &line, &n, st));
         if (!line) break;
         RD_TRY(put_line(s, &f, &w, l, line, n, i, st));
-        rd_progress_at(a->progress, i, rd_lines_bytes(l));
+        rd_progress_at(a->progress, i, l);
     }
     s->head.n_lines = i;
     RD_TRY(put_file(s, l, i, st)); /* also files without a line */

@@ -1,4 +1,5 @@
 /* progress.c -- how far a phase is: what a terminal shows, and what a file gets. */
+#include "../../runner/data/images_impl.h"
 #include "../../runner/run/progress.h"
 #include "test.h"
 #include <fcntl.h>
@@ -107,4 +108,40 @@ static void test_file(void **state)
     fclose(f);
 }
 
-RD_TESTS("progress", TEST(test_terminal), TEST(test_file))
+/* Makes the reading of images older. */
+static void age_reading(rd_images *m, double seconds)
+{
+    m->reading.begin_ns = rd_now_ns() - (int64_t)(seconds * 1e9);
+    m->reading.live_ns = m->reading.begin_ns;
+}
+
+static void test_images(void **state)
+{
+    rd_status st = {0};
+    rd_images m = {.split = RD_SPLIT_TRAIN};
+    FILE *tty;
+    const int master = terminal(&tty);
+    (void)state;
+    must_do(rd_log_new(0, "h", tty, &m.log, &st), &st);
+    rd_images_read_part(&m, 0.0, 4.0); /* too early to show something */
+    assert_false(m.reading.shown);
+    m.head.n = 1200;
+    age_reading(&m, 9.0);
+    rd_images_read_part(&m, 1.0, 4.0);
+    shows(master, "\033[K");
+    assert_string_equal(got, "\rtraining data: 1,200 images found, 25 %, eta 27s\033[K");
+    age_reading(&m, 9.0);
+    m.reading.line_ns = 0; /* the log's line is due */
+    rd_images_read_part(&m, 0.0, 4.0);
+    shows(master, "found\n");
+    m.rank = 1; /* the other ranks show nothing */
+    age_reading(&m, 9.0);
+    m.reading.shown = false;
+    rd_images_read_part(&m, 2.0, 4.0);
+    assert_false(m.reading.shown);
+    rd_log_free(m.log);
+    fclose(tty);
+    close(master);
+}
+
+RD_TESTS("progress", TEST(test_terminal), TEST(test_file), TEST(test_images))

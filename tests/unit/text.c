@@ -657,13 +657,67 @@ static int make_files(void **state)
     return 0;
 }
 
+/* Reads files to the end. Their stored bytes are done evenly, though libarchive and the buffer read
+ * ahead. */
+static void reads_evenly(const char *const *files, int n, int64_t lines)
+{
+    char path[2][256];
+    const char *at[2] = {path[0], path[1]};
+    rd_text_files f = {.at = (char **)(uintptr_t)at, .n = n};
+    rd_status st = {0};
+    rd_lines *l;
+    int64_t i = 0, before = 0;
+    for (int k = 0; k < n; k++) snprintf(path[k], sizeof path[k], "%s/%s", dir, files[k]);
+    const double all = (double)rd_text_files_disk(&f);
+    assert_true(all > 1000.0);
+    must_do(rd_lines_new_list(at, n, (rd_lines_opts){.max_line_bytes = 100}, &l, &st), &st);
+    for (const char *line = "";; i++) {
+        size_t bytes;
+        must_do(rd_lines_next(l, &line, &bytes, &st), &st);
+        const int64_t done = rd_lines_disk(l);
+        if (done < before) fail_msg("%s: %" PRId64 " after %" PRId64, files[0], done, before);
+        before = done;
+        if (i == lines / 2 && ((double)done < 0.45 * all || (double)done > 0.90 * all))
+            fail_msg("%s: %.2f of it are done at half of the lines", files[0], (double)done / all);
+        if (!line) break;
+    }
+    assert_int_equal(i, lines);
+    if ((double)before < 0.98 * all || (double)before > all)
+        fail_msg("%s: %.2f of it are done at the end", files[0], (double)before / all);
+    rd_lines_free(l);
+}
+
+static void test_share(void **state)
+{
+    enum { LINES = 250000, BYTES = 12 };
+    static const char *const plain[] = {"big"}, *const gz[] = {"big.gz"},
+                             *const member[] = {"big.tar.gz!b"}, *const both[] = {"big", "big.gz"};
+    char *text = malloc(LINES * BYTES + 1);
+    (void)state;
+    assert_non_null(text);
+    for (int i = 0; i < LINES; i++)
+        snprintf(text + (size_t)i * BYTES, BYTES + 1, "%011u\n", (unsigned)i * 2654435761u);
+    const char *const one[][2] = {{"b", text}, {NULL, NULL}}, *const three[][2] = {{"a", "x\n"},
+                                                                                   {"b", text},
+                                                                                   {"c", text},
+                                                                                   {NULL, NULL}};
+    put("big", text, (size_t)LINES * BYTES);
+    put_archive("big.gz", ARCHIVE_FILTER_GZIP, true, one);
+    put_archive("big.tar.gz", ARCHIVE_FILTER_GZIP, false, three);
+    free(text);
+    reads_evenly(plain, 1, LINES);
+    reads_evenly(gz, 1, LINES);
+    reads_evenly(member, 1, LINES);
+    reads_evenly(both, 2, 2 * LINES);
+}
+
 static int remove_files(void **state)
 {
     (void)state;
     static const char *const names[] = {
         "a",         "b",        "v.src",    "v.tgt",  "v.wide",    "odd!name",   "gz",
         "xz",        "t.tar.gz", "t.tar.xz", "cut.gz", "ascii.zip", "marked.zip", "unmarked.zip",
-        "latin.zip", "v.two"};
+        "latin.zip", "v.two",    "big",      "big.gz", "big.tar.gz"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char path[256];
         snprintf(path, sizeof path, "%s/%s", dir, names[i]);
@@ -676,4 +730,5 @@ RD_TESTS_WITH("text", make_files, remove_files, TEST_ROWS(check_line_row, line_r
               TEST_ROWS(check_bad_row, bad_rows), TEST_ROWS(check_from_row, from_rows),
               TEST(test_blank), TEST(test_feed), TEST(test_buckets),
               TEST(test_translate_without_target), TEST(test_output_and_reference),
-              TEST(test_shards), TEST(test_wide_ids), TEST(test_long_text), TEST(test_fingerprint))
+              TEST(test_shards), TEST(test_share), TEST(test_wide_ids), TEST(test_long_text),
+              TEST(test_fingerprint))

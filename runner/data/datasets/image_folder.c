@@ -287,7 +287,10 @@ static rd_code image_folder_load(rd_images *m, rd_status *st)
             st, RD_EDATA,
             "'%s' has no folder for a class; each class needs a folder of images with its name",
             root));
-    for (int64_t i = 0; i < folders.n; i++) RD_TRY(add_class(m, root, folders.at[i], &classes, st));
+    for (int64_t i = 0; i < folders.n; i++) {
+        rd_images_read_part(m, (double)i, (double)folders.n);
+        RD_TRY(add_class(m, root, folders.at[i], &classes, st));
+    }
     RD_TRY(rd_images_sort(m, st));
 done:
     rd_names_release(&classes);

@@ -217,6 +217,7 @@ static rd_code load_nested(rd_images *m, const char *path, rd_status *st)
     for (;;) {
         RD_TRY(rd_tar_next(t, &e, st));
         if (!e.name) break;
+        rd_images_read_part(m, rd_tar_share(t), 1.0);
         RD_TRY(walk_member(m, t, &e, shard, &classes, st));
     }
     skip_links(m, t);
@@ -465,6 +466,7 @@ static rd_code load_flat(rd_images *m, const char *path, rd_status *st)
     for (;;) {
         RD_TRY(rd_tar_next(t, &e, st));
         if (!e.name) break;
+        rd_images_read_part(m, rd_tar_share(t), 1.0);
         if (rd_image_named(e.name))
             RD_TRY(add_one(m, t, &e, shard, 0, e.name, st));
         else

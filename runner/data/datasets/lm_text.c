@@ -324,7 +324,7 @@ static rd_code lm_make(lm_text *t, rd_docs *docs, const char *path, uint64_t key
     rd_token_writer *w = calloc(1, sizeof *w);
     lm_maker m = {.t = t, .w = w};
     rd_progress progress;
-    rd_progress_start(&progress, t->log, "text split into tokens", rd_text_files_bytes(&t->files));
+    rd_progress_start(&progress, t->log, "text split into tokens", rd_text_files_disk(&t->files));
     int examples = 0, streams = 0;
     if (!w) return rd_fail(st, RD_EENV, "out of memory for tokens");
     RD_TRY(rd_subword_scratch_new(t->tokenizer, &m.scratch, st));
@@ -342,7 +342,7 @@ static rd_code lm_make(lm_text *t, rd_docs *docs, const char *path, uint64_t key
                            "files, and train on one",
                            t->file_name));
         RD_TRY(lm_add_part(&m, &p, st));
-        rd_progress_at(&progress, w->head.n_docs, rd_docs_bytes(docs));
+        rd_progress_bytes(&progress, w->head.n_docs, rd_docs_bytes(docs), rd_docs_disk(docs));
     }
     w->head.n_examples = m.n_first;
     if (m.n_first > 0 || t->prompts) {

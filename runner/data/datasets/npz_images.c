@@ -106,7 +106,10 @@ done:
     return st->code;
 }
 
-static const rd_images_kind npz_images = {.name = "npz_images", .load = npz_images_load};
+static const rd_images_kind npz_images = {
+    .name = "npz_images",
+    .load = npz_images_load,
+    .fetcher = "; configs/get_mnist fetches MNIST for dataset idx, and Keras its own mnist.npz"};
 
 RD_DATASET_IMAGES(npz_images,
                   "Keras' layout: an .npz with x_train, y_train, x_test, y_test, such as mnist.npz",

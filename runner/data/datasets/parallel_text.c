@@ -302,7 +302,10 @@ static rd_code read_config(parallel_text *t, const rd_dataset_args *a, rd_status
                 return rd_fail(st, RD_EUSAGE,
                                "%s: '%s' cannot be standard input; only the text to translate can",
                                rd_config_where(a->config, key), key);
-        if (rd_text_files_new(f, &t->files[s], st) != RD_OK) rd_status_prefix(st, "%s", key);
+        if (rd_text_files_new(f, &t->files[s], st) != RD_OK) {
+            rd_status_no_file(st, rd_text_fetcher);
+            rd_status_prefix(st, "%s", key);
+        }
         RD_TRY(st->code);
         (void)rd_text_files_name(&t->files[s], t->file_name[s]);
     }
@@ -416,7 +419,7 @@ static rd_code read_side(parallel_text *t, const rd_dataset_args *a, int s, bool
     rd_lines_opts o = t->lines;
     rd_side_args sa = side_args(t, s);
     o.any_kind = t->no_target; /* the text to translate */
-    rd_progress_start(&p, t->log, what[s], in ? (int64_t)n_in : rd_text_files_bytes(&t->files[s]));
+    rd_progress_start(&p, t->log, what[s], in ? (int64_t)n_in : rd_text_files_disk(&t->files[s]));
     sa.progress = &p;
     sa.again = again;
     sa.keep_raw = s == 1 && a->keep_all && !a->shard;
@@ -428,8 +431,10 @@ static rd_code read_side(parallel_text *t, const rd_dataset_args *a, int s, bool
     if (in)
         RD_TRY(rd_lines_new_mem("standard input", in, n_in, o, &l, st));
     else if (rd_lines_new_list((const char *const *)t->files[s].at, t->files[s].n, o, &l, st) !=
-             RD_OK)
+             RD_OK) {
+        if (!t->no_target) rd_status_no_file(st, rd_text_fetcher);
         rd_status_prefix(st, "%s", file_key[a->split][s]);
+    }
     RD_TRY(st->code);
     RD_TRY(rd_side_read(&t->side[s], l, &sa, st));
 done:

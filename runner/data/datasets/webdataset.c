@@ -214,6 +214,7 @@ rd_code rd_webdataset_walk(rd_images *m, rd_tar *t, const char *path, uint32_t s
     for (;;) {
         RD_TRY(rd_tar_next(t, &e, st));
         if (!e.name) break;
+        rd_images_read_part(m, shard + rd_tar_share(t), m->reading.all);
         RD_TRY(webdataset_read_member(&w, t, &e, st));
     }
     RD_TRY(group_end(&w, st));
@@ -239,9 +240,18 @@ done:
     return st->code;
 }
 
+static rd_code count_shard(void *ctx, const char *path, rd_status *st)
+{
+    (void)path;
+    (void)st;
+    ++*(int64_t *)ctx;
+    return RD_OK;
+}
+
 static rd_code webdataset_load(rd_images *m, rd_status *st)
 {
     char pattern[RD_PATH_BYTES];
+    int64_t n = 0;
     const char *given = rd_images_given(m);
     if (!given)
         return rd_fail(st, RD_EUSAGE,
@@ -255,13 +265,19 @@ static rd_code webdataset_load(rd_images *m, rd_status *st)
             "the config");
     m->head.n_classes = m->config_classes - m->label_offset;
     RD_TRY(rd_images_path(m, given, pattern, st));
+    RD_TRY(rd_braces(pattern, count_shard, &n, st));
+    rd_images_read_part(m, 0.0, (double)n);
     RD_TRY(rd_braces(pattern, read_shard, m, st));
 done:
     return st->code;
 }
 
 static const rd_images_kind webdataset = {
-    .name = "webdataset", .load = webdataset_load, .side = SIDE};
+    .name = "webdataset",
+    .load = webdataset_load,
+    .side = SIDE,
+    .fetcher = "; img2dataset and tar make shards, and configs/get_food fetches photographs for "
+               "dataset image_folder"};
 
 RD_DATASET_IMAGES(webdataset, "WebDataset tar shards, with .jpg and .cls for each sample",
                   webdataset);
