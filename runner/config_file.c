@@ -238,7 +238,7 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
     char *sent = NULL; /* the files, on the other ranks */
     const char *files = NULL;
     int64_t bytes = 0;
-    char note[256] = "";
+    char note[256] = "", found[8192];
     rd_strbuf notices = {0}, read = {0};
     *out = NULL;
     if (root && !by_flags(cli)) (void)config_root(cli, &read, st);
@@ -281,6 +281,8 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
     for (const char *s = rd_strbuf_str(&notices); *s; s += strcspn(s, "\n"), s += *s == '\n')
         rd_info(log, "%.*s", (int)strcspn(s, "\n"), s);
     if (note[0]) rd_info(log, "%s", note);
+    if (root && !by_flags(cli) && rd_installed_config(cli->config_file, found))
+        rd_info(log, "config %.300s: %s", cli->config_file, found);
     if (cli->lr_given) rd_info(log, "learning_rate is %g, from --lr", cli->lr);
     if (root) warn_unknown(*out, log); /* an unknown key may be a missing one, misspelt */
     (void)all_required(*out, cli, st);

@@ -53,7 +53,8 @@ rd_code rd_config_is_there(const rd_cli *cli, rd_status *st)
 {
     const char *path = cli->config_file;
     char near[2 * PATH_BYTES];
-    if (!path || !path[0] || !strcmp(path, "-") || access(path, F_OK) == 0 || errno != ENOENT)
+    if (!path || !path[0] || !strcmp(path, "-") || access(path, F_OK) == 0 || errno != ENOENT ||
+        rd_installed_config(path, near))
         return RD_OK;
     if (near_config(path, near))
         return rd_fail(st, RD_EUSAGE,

@@ -142,6 +142,11 @@ rd_code rd_help_completion(const char *shell, const rd_option_group *const *grou
 /* Writes the path of the folder of experiments beside the program: of the source tree, or of an
  * installation. Returns false if there is none. */
 bool rd_configs_folder(char out[4096]);
+/* Writes the path of a file of that folder for "configs/NAME", or "configs/NAME!member", if nothing
+ * of this name is in the current folder. Returns false if there is no such file. */
+bool rd_installed_path(const char *path, char out[8192]);
+/* The same for a config, which may also be given as NAME.json. */
+bool rd_installed_config(const char *path, char out[8192]);
 /* Prints the man page run_dist(1). */
 void rd_help_man(const rd_option_group *const *groups, int n, FILE *out);
 

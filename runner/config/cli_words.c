@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 /* Is it the name of a config? The answer must not depend on the host: other hosts may lack the
  * file. */
@@ -101,29 +102,50 @@ static rd_code words_no_config(const rd_cli *c, const char *word, rd_status *st)
                    shown);
 }
 
+/* Takes over a text, which *out borrows. */
+static rd_code cli_keep(rd_cli *c, char *text, const char **out, rd_status *st)
+{
+    char **more = text ? realloc(c->path, (size_t)(c->n_path + 1) * sizeof *more) : NULL;
+    if (!more) {
+        free(text);
+        return rd_fail(st, RD_EENV, "out of memory for the command line");
+    }
+    c->path = more;
+    *out = c->path[c->n_path++] = text;
+    return RD_OK;
+}
+
 rd_code rd_cli_path(rd_cli *c, const char *flag, const char *value, const char **out, rd_status *st)
 {
     char at[RD_SHOWN_BYTES + 80], shown[RD_SHOWN_BYTES], *path = NULL;
     snprintf(at, sizeof at, "%s%s", flag, rd_shown(value, shown));
-    if (rd_home_path(value, at, &path, st) != RD_OK) return st->code;
-    if (path) {
-        char **more = realloc(c->path, (size_t)(c->n_path + 1) * sizeof *more);
-        if (!more) {
-            free(path);
-            return rd_fail(st, RD_EENV, "out of memory for the command line");
-        }
-        c->path = more;
-        c->path[c->n_path++] = path;
-    }
-    *out = path ? path : value;
-    return RD_OK;
+    *out = value;
+    if (rd_home_path(value, at, &path, st) == RD_OK && path) (void)cli_keep(c, path, out, st);
+    return st->code;
+}
+
+/* Is it the name of a config beside the program, without its ".json"? All hosts have the same
+ * installation. */
+static bool words_installed(const char *word, char name[256])
+{
+    char folder[4096], path[8192];
+    const size_t n = strlen(word);
+    if (n == 0 || n > 200 || strpbrk(word, "/=") || word[0] == '-' || word[0] == '.' ||
+        !strcmp(word, "schema"))
+        return false;
+    snprintf(name, 256, "%s.json", word);
+    if (!rd_configs_folder(folder)) return false;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return access(path, F_OK) == 0;
 }
 
 rd_code rd_cli_take_words(rd_cli *c, rd_status *st)
 {
     char first[RD_SHOWN_BYTES], second[RD_SHOWN_BYTES];
+    char name[256] = "";
     for (int i = 0; i < c->n_word; i++)
-        if (!words_config(c->word[i])) return words_no_config(c, c->word[i], st);
+        if (!words_config(c->word[i]) && !words_installed(c->word[i], name))
+            return words_no_config(c, c->word[i], st);
     if (c->n_word > 1 || c->config_file)
         return rd_fail(
             st, RD_EUSAGE,
@@ -131,5 +153,6 @@ rd_code rd_cli_take_words(rd_cli *c, rd_status *st)
             "key, and \"base\": \"FILE\" in a config begins with another one",
             rd_shown(c->config_file ? c->config_file : c->word[0], first),
             rd_shown(c->word[c->config_file ? 0 : 1], second));
+    if (name[0]) return cli_keep(c, strdup(name), &c->config_file, st);
     return rd_cli_path(c, "", c->word[0], &c->config_file, st);
 }

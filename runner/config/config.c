@@ -3,6 +3,7 @@
  * Values are checked when they come in (file, --set, program). Readers of the config can rely on
  * them. */
 #include "config_impl.h"
+#include "rd/cli.h"
 #include "rd/home_path.h"
 #include <inttypes.h>
 #include <stdarg.h>
@@ -174,13 +175,26 @@ drop:
     return st->code;
 }
 
-/* Replaces "~/" of each path of a list by the home folder. */
+/* Replaces "~/" by the home folder, and finds files of configs/ beside the program. *out: owned;
+ * NULL: the path stays as it is. */
+static rd_code expand_path(const char *path, const char *at, char **out, rd_status *st)
+{
+    char found[8192];
+    RD_TRY(rd_home_path(path, at, out, st));
+    if (*out || !rd_installed_path(path, found)) return RD_OK;
+    *out = strdup(found);
+    if (!*out) (void)config_no_memory(st);
+done:
+    return st->code;
+}
+
+/* Does that for each path of a list. */
 static rd_code expand_homes(json_t *list, const char *at, rd_status *st)
 {
     for (size_t i = 0; i < json_array_size(list); i++) {
         char *path = NULL;
         const char *s = json_string_value(json_array_get(list, i));
-        if (rd_home_path(s, at, &path, st) != RD_OK) return st->code;
+        if (expand_path(s, at, &path, st) != RD_OK) return st->code;
         if (!path) continue;
         json_t *whole = json_string(path);
         free(path);
@@ -189,13 +203,13 @@ static rd_code expand_homes(json_t *list, const char *at, rd_status *st)
     return RD_OK;
 }
 
-/* Replaces "~/" of a path by the home folder. Takes over *v, and may replace it. */
+/* Does that for the value of a key. Takes over *v, and may replace it. */
 static rd_code expand_home(const rd_option *o, json_t **v, const char *at, rd_status *st)
 {
     char *path = NULL;
     if (o->type == RD_PATHS && json_is_array(*v)) return expand_homes(*v, at, st);
     if (!o->path || !json_is_string(*v)) return RD_OK;
-    if (rd_home_path(json_string_value(*v), at, &path, st) != RD_OK || !path) return st->code;
+    if (expand_path(json_string_value(*v), at, &path, st) != RD_OK || !path) return st->code;
     json_t *whole = json_string(path);
     free(path);
     if (!whole) return config_no_memory(st);

@@ -5,6 +5,7 @@
  * sends them to the other ranks as one block of bytes: for each file, the innermost base first, its
  * path, its text, and the lengths of both. */
 #include "config_impl.h"
+#include "rd/cli.h"
 #include "rd/file.h"
 #include "rd/home_path.h"
 #include <inttypes.h>
@@ -131,7 +132,8 @@ rd_code rd_config_files_read(const char *path, rd_strbuf *out, rd_status *st)
 {
     chain c = {.n = 0};
     bool more = true;
-    RD_TRY(chain_add(&c, strdup(path), NULL, st));
+    char found[8192];
+    RD_TRY(chain_add(&c, strdup(rd_installed_config(path, found) ? found : path), NULL, st));
     while (more) RD_TRY(chain_next(&c, &more, st));
     for (int i = c.n - 1; i >= 0; i--) {
         const int64_t size[2] = {(int64_t)strlen(c.path[i]) + 1, (int64_t)c.bytes[i]};

@@ -1,6 +1,8 @@
-/* help_configs.c -- the experiments: which set a key, and a list of all. The folder of experiments
- * is beside the program: of the source tree (build/release/run_dist -> configs), or of an
- * installation (bin/run_dist -> share/run_dist/configs). */
+/* help_configs.c -- the experiments: which set a key, a list of all, and their files.
+ *
+ * The folder of experiments is beside the program: of the source tree (build/release/run_dist ->
+ * configs), or of an installation (bin/run_dist -> share/run_dist/configs). What the current folder
+ * has comes first. */
 #include "help_impl.h"
 #include "rd/file.h"
 #include <dirent.h>
@@ -29,6 +31,38 @@ bool rd_configs_folder(char out[PATH_MAX_BYTES])
         if (fits) return true;
     }
     return false;
+}
+
+/* Is the file, or the archive in front of a '!', there? */
+static bool configs_there(const char *path)
+{
+    const size_t n = strcspn(path, "!");
+    char file[2 * PATH_MAX_BYTES];
+    snprintf(file, sizeof file, "%.*s", (int)(n < sizeof file ? n : sizeof file - 1), path);
+    return access(path, F_OK) == 0 || access(file, F_OK) == 0;
+}
+
+bool rd_installed_path(const char *path, char out[2 * PATH_MAX_BYTES])
+{
+    static const char before[] = "configs/";
+    char folder[PATH_MAX_BYTES];
+    if (strncmp(path, before, sizeof before - 1) != 0 || strlen(path) >= PATH_MAX_BYTES ||
+        configs_there(path) || !rd_configs_folder(folder))
+        return false;
+    snprintf(out, 2 * PATH_MAX_BYTES, "%s/%s", folder, path + sizeof before - 1);
+    return configs_there(out);
+}
+
+bool rd_installed_config(const char *path, char out[2 * PATH_MAX_BYTES])
+{
+    char below[PATH_MAX_BYTES];
+    const size_t n = strlen(path);
+    if (strchr(path, '/')) return rd_installed_path(path, out);
+    if (n < 6 || n > 1000 || access(path, F_OK) == 0) return false;
+    snprintf(below, sizeof below, "configs/%s", path);
+    if (access(below, F_OK) != 0) return rd_installed_path(below, out);
+    strcpy(out, below);
+    return true;
 }
 
 static int is_config(const struct dirent *e)

@@ -37,6 +37,24 @@ printf '{"base": "%s/toy.json"}' "$work" > absolute.json
 expect "an absolute base" 0 '^seed  *= 5' print absolute.json
 expect "a base from a pipe is relative to the present folder" 0 '^seed  *= 6' bash -c "\"$PROG\" --print_config --config_file=<(echo '{\"base\": \"toy.json\", \"seed\": 6}')"
 
+# ---- the experiments beside the program ----
+mkdir far
+top=$(cd "$(dirname "$PROG")/../.." && pwd)
+far() { (cd far && "$PROG" "$@"); }
+for name in g2p_cmudict g2p_cmudict.json configs/g2p_cmudict.json; do
+    expect "$name from elsewhere" 0 "^source_file .*= \"$top/configs/data/g2p_cmudict.tar.xz!train.en\"" far --print_config "$name"
+done
+expect "the run says which one it is" 0 "^config g2p_cmudict.json: $top/configs/g2p_cmudict.json" far g2p_cmudict --logdir=log --max_steps=0
+expect "a path of --set" 0 "^source_file .*= \"$top/configs/data/g2p_cmudict.LICENSE\"" far --print_config g2p_cmudict --set source_file=configs/data/g2p_cmudict.LICENSE
+mkdir -p far/configs/data
+cp toy.json far/g2p_cmudict.json
+expect "what is here comes first" 0 '^batch_size .*from g2p_cmudict.json:' far --print_config g2p_cmudict
+mv far/g2p_cmudict.json far/configs
+expect "also in configs/" 0 '^batch_size .*from configs/g2p_cmudict.json:' far --print_config g2p_cmudict
+: > far/configs/data/g2p_cmudict.LICENSE
+expect "also data" 0 '^source_file .*= "configs/data/g2p_cmudict.LICENSE"' far --print_config nmt_one --set source_file=configs/data/g2p_cmudict.LICENSE
+expect "no such name" 2 "'g2p' belongs to no flag" far --print_config g2p
+
 # ---- wrong bases ----
 printf '{"base": "b.json"}' > a.json
 printf '{\n  "base": "./c.json"}' > b.json
