@@ -4,6 +4,7 @@
 #include "doctor_impl.h"
 #include "rd/clock.h"
 #include "rd/file.h"
+#include "rd/gpu.h"
 #include "rd/program.h"
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -222,6 +223,7 @@ static bool can_read_memory(void)
 json_t *doc_facts(const char *versions, json_t *mca, bool full)
 {
     char host[128] = "localhost", cpu[128], id[64], machine[160], own[16], daemon[4200];
+    char path[4096];
     struct statvfs shm = {0}, tmp = {0};
     struct rlimit lock = {0};
     cpu_set_t set;
@@ -246,6 +248,10 @@ json_t *doc_facts(const char *versions, json_t *mca, bool full)
         json_decref(mca);
         return NULL;
     }
+    const ssize_t n_path = readlink("/proc/self/exe", path, sizeof path - 1);
+    path[n_path > 0 ? n_path : 0] = '\0';
+    json_object_set_new(o, "path", json_string(path));
+    json_object_set_new(o, "cuda", json_string(full ? rd_gpu_libraries() : ""));
     json_object_set_new(o, "processors", json_integer(sysconf(_SC_NPROCESSORS_ONLN)));
     json_object_set_new(o, "allowed", json_integer(allowed));
     json_object_set_new(o, "memory", json_real(memory_bytes()));

@@ -43,17 +43,72 @@ static bool check_same_fact(doc_report *r, const json_t *hosts, const char *key,
     return true;
 }
 
+/* Compares the versions line by line, so that the failure names the library that differs. */
+static bool check_versions(doc_report *r, const json_t *hosts)
+{
+    const json_t *first = json_array_get(hosts, 0);
+    size_t i;
+    json_t *h;
+    json_array_foreach(hosts, i, h)
+    {
+        const char *a = doc_text(h, "versions"), *b = doc_text(first, "versions");
+        while (*a || *b) {
+            const int n = (int)strcspn(a, "\n"), m = (int)strcspn(b, "\n");
+            if (n != m || strncmp(a, b, (size_t)n) != 0) {
+                doc_add(r, DOC_FAIL, "program", program_remedy,
+                        "the version of program or libraries differs: %s has '%.*s', %s has '%.*s'",
+                        doc_text(h, "listed"), n, a, doc_text(first, "listed"), m, b);
+                r->differ = true;
+                return false;
+            }
+            a += n + (a[n] == '\n');
+            b += m + (b[m] == '\n');
+        }
+    }
+    return true;
+}
+
+/* Lists the hosts whose program has another path than that of the first host. */
+static void other_paths(const json_t *hosts, rd_strbuf *out)
+{
+    const char *path = doc_text(json_array_get(hosts, 0), "path");
+    size_t i;
+    json_t *h;
+    rd_strbuf_puts(out, path);
+    json_array_foreach(hosts, i, h)
+    {
+        if (strcmp(doc_text(h, "path"), path) != 0)
+            rd_strbuf_printf(out, ", on %s %s", doc_text(h, "listed"), doc_text(h, "path"));
+    }
+}
+
+/* Lists the libraries in one line: what --version prints below the program, and those of CUDA. */
+static void libraries_line(const json_t *host, rd_strbuf *out)
+{
+    const char *s = doc_text(host, "versions"), *cuda = doc_text(host, "cuda");
+    for (s += strcspn(s, "\n"), s += *s == '\n'; *s; s += strcspn(s, "\n"), s += *s == '\n')
+        if (strncmp(s, "backends:", 9) != 0)
+            rd_strbuf_printf(out, "%s%.*s", out->n ? ", " : "", (int)strcspn(s, "\n"), s);
+    if (*cuda) rd_strbuf_printf(out, "%s%s", out->n ? ", " : "", cuda);
+}
+
 void doc_check_program(doc_report *r, const json_t *hosts)
 {
     const json_t *first = json_array_get(hosts, 0);
     const char *versions = doc_text(first, "versions");
-    if (!check_same_fact(r, hosts, "mpi", "the MPI library") ||
-        !check_same_fact(r, hosts, "versions", "the version of program or libraries") ||
+    rd_strbuf path = {0}, libraries = {0};
+    if (!check_same_fact(r, hosts, "mpi", "the MPI library") || !check_versions(r, hosts) ||
+        !check_same_fact(r, hosts, "cuda", "the version of CUDA's libraries") ||
         !check_same_fact(r, hosts, "program", "the program file"))
         return;
-    doc_add(r, DOC_OK, "program", NULL, "%.*s; %s; the same everywhere",
-            (int)strcspn(versions, "\n"), versions, doc_text(first, "program"));
-    doc_add(r, DOC_OK, "mpi", NULL, "%s", doc_text(first, "mpi"));
+    other_paths(hosts, &path);
+    libraries_line(first, &libraries);
+    doc_add(r, DOC_OK, "program", NULL, "%s%s%.*s; %s; the same everywhere", rd_strbuf_str(&path),
+            path.n ? ": " : "", (int)strcspn(versions, "\n"), versions, doc_text(first, "program"));
+    doc_add(r, DOC_OK, "libraries", NULL, "%s; the same everywhere",
+            libraries.n ? rd_strbuf_str(&libraries) : doc_text(first, "mpi"));
+    rd_strbuf_release(&path);
+    rd_strbuf_release(&libraries);
 }
 
 /* ---- names ---- */
