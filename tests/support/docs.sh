@@ -9,6 +9,8 @@
 #   tests/support/docs.sh sizes          checks that every page exists and keeps its limit
 #   tests/support/docs.sh words          finds long lines, long sentences and banned words
 #   tests/support/docs.sh run [PAGE...]  runs the commands below each <!-- run --> line, in a copy of the tree
+#   tests/support/docs.sh installed [PAGE...]  the same in an empty folder, with an installation in PATH; blocks that
+#                                        name files of the tree outside configs/ are left out
 #   tests/support/docs.sh faq            checks that the program prints the messages that the pages explain
 #   tests/support/docs.sh configs        checks that configs/README.md lists every config
 #   tests/support/docs.sh foreign        checks the flags of other programs in configs/MIGRATING_TRANSLATION.md
@@ -470,15 +472,22 @@ words() {
 # `make`. Each page gets its own copy; all share a copy of the build folder. Commands that would write outside the
 # copy, or need a network, are refused.
 run_pages() {
+    local installed=$1
+    shift
     local page block limit copy status all line command
     local before='(^|[ ;&|(])'
     local outside='(^|[ =>"'\''(:])(/|~|\$HOME)|\.\./'
     local tools='(sudo|su|ssh|scp|curl|wget|git|apt|apt-get|pip|docker|podman|apptainer|kubectl|srun|sbatch) '
     local verbs='make +(.* )?(install|uninstall|deps|demo|distclean|clean|test|test-all|asan|fuzz|bench|gpu-.*)( |$)'
+    local of_tree='(^|[^a-z_])(build|tests|docker|models|runner|test)/|(^|[^-a-z_])make |configs/(tools|get_|demo)'
     limit=$((${RD_DOCS_RUN_LIMIT:-120} * ${RD_TIMEOUT_SCALE:-1}))
     mkdir "$work/build" "$work/run"
     [ -x "$PROG" ] || { finding "$PROG: missing; build it first (make)"; return; }
-    cp -a "$(dirname "$PROG")" "$work/build/release" || exit 2
+    if [ -n "$installed" ]; then
+        PROG=$PROG TEXT_TOOLS="${PROG%/*}/run_dist-vocab ${PROG%/*}/run_dist-bpe" ROOT=$work/root DOC=$work/root/doc PAGES=README.md docker/install || exit 2
+    else
+        cp -a "$(dirname "$PROG")" "$work/build/release" || exit 2
+    fi
     if [ $# -eq 0 ]; then
         mapfile -t all < <(pages)
         set -- "${all[@]}"
@@ -509,13 +518,16 @@ run_pages() {
         [ -n "$(ls "$work/run")" ] || continue
         copy=$work/copy
         mkdir "$copy" "$work/home" "$work/tmp"
-        tree | tar -c --null --no-recursion -T - | tar -x -C "$copy" || exit 2
-        ln -s "$work/build" "$copy/build"
+        if [ -z "$installed" ]; then
+            tree | tar -c --null --no-recursion -T - | tar -x -C "$copy" || exit 2
+            ln -s "$work/build" "$copy/build"
+        fi
         for block in $(find "$work/run" -name '*.sh' -printf '%f\n' | sort -n); do
             if ! grep -q '[^[:space:]]' "$work/run/$block"; then
                 finding "$page:${block%.sh}: no code block below <!-- run -->"
                 continue
             fi
+            [ -z "$installed" ] || ! grep -qE "$of_tree" "$work/run/$block" || continue
             sed -e 's/\(^\|[[:space:]]\)#.*//' -e 's|/dev/null||g' "$work/run/$block" |
                 grep -nE -m 1 -- "$outside|$before$tools|$before$verbs" > "$work/refused"
             if [ -s "$work/refused" ]; then
@@ -525,7 +537,7 @@ run_pages() {
             fi
             (
                 cd "$copy" || exit 2
-                export HOME=$work/home TMPDIR=$work/tmp PATH="$work/build/release:$PATH" BUILD=build/release
+                export HOME=$work/home TMPDIR=$work/tmp PATH="$work/root/bin:$work/build/release:$PATH" BUILD=build/release
                 # As in tests/run: ranks of one machine, also as root and in a container.
                 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
                 export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl_vader_single_copy_mechanism=none
@@ -657,10 +669,11 @@ example() {
 
 case ${1:-} in
 links | sizes | words | faq | configs | foreign | example) "$1" ;;
-run) shift; run_pages "$@" ;;
+run) shift; run_pages "" "$@" ;;
+installed) shift; run_pages yes "$@" ;;
 generated) each_block check_block ;;
 write) each_block write_block ;;
-'' | -*) sed -n '5,19s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+'' | -*) sed -n '5,21s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 *) each_block check_block "$1" ;;
 esac
 [ $findings -eq 0 ]
