@@ -703,6 +703,14 @@ static bool by_name(const char *what)
     return strcmp(what, "newest") == 0 || strcmp(what, "best") == 0 || strcmp(what, "average") == 0;
 }
 
+/* A word that is no file may be a misspelt name. */
+static rd_code load_file(const char *what, rd_ckpt *c, rd_status *st)
+{
+    if (rd_ckpt_load(what, c, st) != RD_OK && !strpbrk(what, "/."))
+        rd_status_no_file(st, "; newest, best and average are checkpoints of --logdir");
+    return st->code;
+}
+
 static rd_code read_root(rd_run *r, const char *what, bool *found, rd_status *st)
 {
     rd_ckpt c = {0};
@@ -718,7 +726,7 @@ static rd_code read_root(rd_run *r, const char *what, bool *found, rd_status *st
     if (by_name(what))
         (void)rd_ckpt_load_newest(r->cli->logdir, newest ? "model" : what, &c, warning, st);
     else
-        (void)rd_ckpt_load(what, &c, st);
+        (void)load_file(what, &c, st);
     if (warning[0]) rd_warn(r->log, "%s", warning);
     RD_TRY(st->code);
     *found = c.npz != NULL;
@@ -756,7 +764,7 @@ static rd_code manifest_root(rd_run *r, char **text, rd_status *st)
     if (by_name(what))
         (void)rd_ckpt_load_newest(r->cli->logdir, newest ? "model" : what, &c, warning, st);
     else
-        (void)rd_ckpt_load(what, &c, st);
+        (void)load_file(what, &c, st);
     if (st->code == RD_OK) {
         *text = c.npz ? json_dumps(meta_of(&c), JSON_COMPACT) : strdup("");
         if (!*text) rd_fail(st, RD_EENV, "out of memory for the manifest of a checkpoint");

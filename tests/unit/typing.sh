@@ -52,6 +52,17 @@ toy.json --rdzv_backend=c10d                          | --hosts=a:2,b:2 on the f
 -H a:2,b:2 toy.json                                   | --hosts=a:2,b:2
 -p 12345 toy.json                                     | --ssh_port=N
 toy.json --network-interface eth0                     | btl_tcp_if_include eth0
+toy.json --num-proc 4                                  | --np=N starts N ranks on this host
+toy.json --fusion-threshold-mb 64                     | nothing stands for it; leave it out
+toy.json --slots-per-host 4                           | --hosts=a:2,b:2 names the hosts
+toy.json --timeline-filename t.json                   | --trace=FILE
+toy.json --share-all-embeddings                       | --set tie_embeddings=all
+toy.json --warmup-updates 4000                        | --set warmup_steps=4000
+toy.json --word-min-count 2:2                         | --set word_min_count=
+toy.json --validation_steps=10                        | --set max_eval_samples=N
+toy.json --use_multiprocessing                        | --set data_threads=N
+toy.json --callbacks=EarlyStopping                    | early stopping (stop_patience)
+TOY.json --logdir=log                                 | did you mean 'toy.json'?
 toy.json --validation_split=0.1                       | evaluation reads its own data
 toy.json --steps_per_epoch=100                        | --max_steps=N
 toy.json --gpus 2                                     | --set device=cpu or cuda
@@ -88,4 +99,6 @@ toy.json --list                                       | write --list=KIND
 END
 expect "there are forty of them" 0 "" [ $n -ge 40 ]
 expect "no folder is made" 1 "" [ -e log ]
+expect "a misspelt checkpoint" 6 "cannot open 'bset': .*; newest, best and average are checkpoints" \
+    "$PROG" toy.json --mode=eval --logdir=eval --set checkpoint=bset
 summary
