@@ -21,7 +21,9 @@ static bool words_config(const char *word)
     const size_t n = strlen(word);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         const size_t m = strlen(ends[i]);
-        if (n > m && !strcasecmp(word + n - m, ends[i]) && !strchr(word, '=')) return true;
+        /* "key=x.json" is none, but "logs/lr=0.1/config.json", of a sweep, is one. */
+        if (n > m && !strcasecmp(word + n - m, ends[i]) && strcspn(word, "/") <= strcspn(word, "="))
+            return true;
     }
     return false;
 }

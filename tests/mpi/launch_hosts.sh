@@ -53,6 +53,9 @@ quiet "a hostfile" 0 "" "$PROG" --hostfile=hosts.txt toy.json --logdir=logs/file
 expect "its slots are the ranks" 0 "^world: 2 ranks on 2 hosts" cat out.txt
 quiet "the line" 0 "" "$PROG" "${two[@]}" --dry_run toy.json
 expect "names hosts, port and network" 0 "-np 4 --host node1:2,node2:2 --mca plm_rsh_args '-p 12345' .*btl_tcp_if_include 10\.[0-9.]*/24" cat out.txt
+plan() { on "$PROG" --mode=plan toy.json --logdir=logs/two; }
+expect "plan names the run" 0 "on 2 hosts, 4 ranks, by the run of logs/two" plan
+expect "and has the links that it measured" 0 "^between hosts: .* (fitted to this run)" plan
 expect "evaluation" 0 "BLEU" on "$PROG" "${two[@]}" toy.json --logdir=logs/two --mode=eval
 
 quiet "too many ranks" 2 "^run_dist: error: --np=9 asks for more ranks than the 4 slots" "$PROG" --np=9 "${two[@]}" toy.json --logdir=logs/x

@@ -55,6 +55,11 @@ expect "also in configs/" 0 '^batch_size .*from configs/g2p_cmudict.json:' far -
 expect "also data" 0 '^source_file .*= "configs/data/g2p_cmudict.LICENSE"' far --print_config nmt_one --set source_file=configs/data/g2p_cmudict.LICENSE
 expect "no such name" 2 "'g2p' belongs to no flag" far --print_config g2p
 
+mkdir -p sweep/lr=0.1
+cp toy.json sweep/lr=0.1/config.json
+expect "a folder of a sweep" 0 '^batch_size .*from sweep/lr=0.1/config.json:' "$PROG" --print_config sweep/lr=0.1/config.json
+expect "a key and a path" 2 "here it is --set source_file=a/b.json" "$PROG" --print_config source_file=a/b.json
+
 # ---- wrong bases ----
 printf '{"base": "b.json"}' > a.json
 printf '{\n  "base": "./c.json"}' > b.json
