@@ -689,7 +689,7 @@ static void reads_evenly(const char *const *files, int n, int64_t lines)
 
 static void test_share(void **state)
 {
-    enum { LINES = 250000, BYTES = 12 };
+    enum { LINES = 150000, BYTES = 12 };
     static const char *const plain[] = {"big"}, *const gz[] = {"big.gz"},
                              *const member[] = {"big.tar.gz!b"}, *const both[] = {"big", "big.gz"};
     char *text = malloc(LINES * BYTES + 1);
