@@ -44,7 +44,7 @@ ended() { # NAME STATUS ERROR ("": none)
     expect "$1: no daemon is left" 0 "^0 are" gone 20 "^[^ ]*orted.*$work|^$PROG.*--logdir=$work/$1"
 }
 
-quiet "two hosts" 0 "" "$PROG" "${two[@]}" toy.json --logdir=logs/two --max_steps=4 --summary_frequency=1
+quiet "two hosts" 0 "" "$PROG" "${two[@]}" toy.json --logdir=logs/two --max_steps=12 --summary_frequency=4
 expect "they are two" 0 "^world: 4 ranks on 2 hosts" cat out.txt
 quiet "hosts without slots" 0 "" "$PROG" --np=4 --hosts=node1,node2 --ssh_port=12345 toy.json --logdir=logs/dealt --max_steps=4 --summary_frequency=1
 expect "ranks are dealt" 0 "^world: 4 ranks on 2 hosts" cat out.txt
@@ -53,7 +53,7 @@ quiet "a hostfile" 0 "" "$PROG" --hostfile=hosts.txt toy.json --logdir=logs/file
 expect "its slots are the ranks" 0 "^world: 2 ranks on 2 hosts" cat out.txt
 quiet "the line" 0 "" "$PROG" "${two[@]}" --dry_run toy.json
 expect "names hosts, port and network" 0 "-np 4 --host node1:2,node2:2 --mca plm_rsh_args '-p 12345' .*btl_tcp_if_include 10\.[0-9.]*/24" cat out.txt
-plan() { on "$PROG" --mode=plan toy.json --logdir=logs/two; }
+plan() { on "$PROG" --mode=plan --logdir=logs/two; }
 expect "plan names the run" 0 "on 2 hosts, 4 ranks, by the run of logs/two" plan
 expect "and has the links that it measured" 0 "^between hosts: .* (fitted to this run)" plan
 expect "evaluation" 0 "BLEU" on "$PROG" "${two[@]}" toy.json --logdir=logs/two --mode=eval

@@ -485,7 +485,9 @@ run_pages() {
     mkdir "$work/build" "$work/run"
     [ -x "$PROG" ] || { finding "$PROG: missing; build it first (make)"; return; }
     if [ -n "$installed" ]; then
-        PROG=$PROG TEXT_TOOLS="${PROG%/*}/run_dist-vocab ${PROG%/*}/run_dist-bpe" ROOT=$work/root DOC=$work/root/doc PAGES=README.md docker/install || exit 2
+        local tools_of=${PROG%/*}
+        PROG=$PROG TEXT_TOOLS="$tools_of/run_dist-vocab $tools_of/run_dist-bpe" ROOT=$work/root DOC=$work/root/doc PAGES=README.md \
+            docker/install || exit 2
     else
         cp -a "$(dirname "$PROG")" "$work/build/release" || exit 2
     fi
