@@ -107,6 +107,9 @@ static const rd_option rows[] = {
                 "values that backward computes again, see transformer"),
     RD_OPT_INT(T, max_new_tokens, max_new_tokens, "100", 1, 1 << 20,
                "most tokens that infer mode adds to a prompt"),
+    RD_OPT_STRINGS(T, stop_strings, stop_strings,
+                   "infer mode: a text ends before the first of these strings that the model "
+                   "writes"),
     RD_OPT_END,
 };
 #undef T

@@ -27,6 +27,7 @@ typedef struct gpt_config {
     double norm_eps, rope_theta, rope_factor, rope_low, rope_high, init_std, logit_softcap, z_loss,
         dropout_embedding, dropout_attention, dropout_residual;
     int64_t rope_original_len, max_new_tokens, vocab_rows;
+    rd_paths stop_strings;
 } gpt_config;
 
 typedef struct gpt {

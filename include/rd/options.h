@@ -159,6 +159,11 @@ typedef struct rd_option_group {
         .key = #k, .type = RD_PATHS, .at = RD_FIELD_(T, field, rd_paths), .path = true, \
         .help = __VA_ARGS__                                                             \
     }
+/* A string, or a list of strings, that are no names of files. */
+#define RD_OPT_STRINGS(T, k, field, ...)                                                      \
+    {                                                                                         \
+        .key = #k, .type = RD_PATHS, .at = RD_FIELD_(T, field, rd_paths), .help = __VA_ARGS__ \
+    }
 #define RD_OPT_INTS(T, k, field, d, lo, hi, ...)                                                 \
     {                                                                                            \
         .key = #k, .type = RD_INTS, .at = RD_FIELD_(T, field, rd_ints), .def = (d), .min = (lo), \

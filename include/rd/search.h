@@ -64,6 +64,13 @@ typedef struct rd_sampling {
     int64_t before; /* number of sentences before the first one of the data */
 } rd_sampling;
 
+/* Sees each token of greedy search and of sampling when it is chosen, the end token left out. */
+typedef struct rd_search_watch {
+    /* Returns whether the sentence ends with this token. sentence: its index in the batch. */
+    bool (*token)(void *ctx, int64_t sentence, int32_t id);
+    void *ctx;
+} rd_search_watch;
+
 /* How to search. All zero: greedy search of OpenSeq2Seq. */
 typedef struct rd_search_rules {
     int64_t beam_width; /* 0 and 1: greedy */
@@ -83,7 +90,8 @@ typedef struct rd_search_rules {
      * function of (seed, before + number of the sentence, t). */
     bool samples;
     rd_sampling sampling;
-    const int64_t *number; /* [n] number of each sentence of the batch; NULL: 0, 1, ... */
+    const int64_t *number;        /* [n] number of each sentence of the batch; NULL: 0, 1, ... */
+    const rd_search_watch *watch; /* borrowed; NULL: none. A beam of several is not watched */
 } rd_search_rules;
 
 /* Values of the key output_format. */

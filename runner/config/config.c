@@ -207,8 +207,9 @@ static rd_code expand_homes(json_t *list, const char *at, rd_status *st)
 static rd_code expand_home(const rd_option *o, json_t **v, const char *at, rd_status *st)
 {
     char *path = NULL;
+    if (!o->path) return RD_OK;
     if (o->type == RD_PATHS && json_is_array(*v)) return expand_homes(*v, at, st);
-    if (!o->path || !json_is_string(*v)) return RD_OK;
+    if (!json_is_string(*v)) return RD_OK;
     if (expand_path(json_string_value(*v), at, &path, st) != RD_OK || !path) return st->code;
     json_t *whole = json_string(path);
     free(path);

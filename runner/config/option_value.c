@@ -42,6 +42,8 @@ const char *rd_option_kind(const rd_option *o, char out[RD_KIND_BYTES])
     if (rd_option_range(o, range)) {
         snprintf(out, RD_KIND_BYTES, "%s, %s%.80s", what[o->type],
                  o->type == RD_INTS ? "each " : "", range);
+    } else if (o->type == RD_PATHS && !o->path) {
+        snprintf(out, RD_KIND_BYTES, "a string, or a list of strings");
     } else if (o->choices) {
         size_t n = (size_t)snprintf(out, RD_KIND_BYTES, "one of ");
         for (int i = 0; o->choices[i] && n < RD_KIND_BYTES; i++)

@@ -452,6 +452,22 @@ static bool is_searched(const search *s, const searched *q)
     return !q->ended && (s->t < q->limit || s->rules->form != RD_LENGTH_OPENSEQ2SEQ);
 }
 
+/* Extends a sentence by a token, which the watch sees. */
+static rd_code search_extend(search *s, searched *q, int64_t sentence, const rd_search_best *found,
+                             rd_status *st)
+{
+    const rd_search_watch *w = s->W == 1 ? s->rules->watch : NULL;
+    const int64_t last = q->b[0].last;
+    RD_TRY((s->rules->samples    ? extend_drawn
+            : has_list(s->rules) ? extend_list
+                                 : extend_beam)(s, q, found, st));
+    if (w && q->n > 0 && q->b[0].last != last &&
+        w->token(w->ctx, sentence, s->nodes[q->b[0].last].id))
+        q->ended = true;
+done:
+    return st->code;
+}
+
 /* Returns a number in [0, 1) that depends on the sentence and the position alone. */
 static double uniform_of(const rd_search_rules *r, int64_t sentence, int64_t t)
 {
@@ -538,10 +554,7 @@ rd_code rd_search(rd_arena *a, int64_t n_sentences, const int64_t *limit, int64_
         for (int64_t i = 0; i < rows; i++)
             if (found.end_logp[i] == -INFINITY) of[sentence[i]].odd = true;
         for (int64_t i = 0; i < n_sentences; i++)
-            if (is_searched(&s, &of[i]))
-                RD_TRY((rules->samples    ? extend_drawn
-                        : has_list(rules) ? extend_list
-                                          : extend_beam)(&s, &of[i], &found, st));
+            if (is_searched(&s, &of[i])) RD_TRY(search_extend(&s, &of[i], i, &found, st));
     }
     for (int64_t i = 0; i < n_sentences; i++)
         RD_TRY(search_results(&s, &of[i], out + i * rd_search_n_best(rules), st));

@@ -208,6 +208,7 @@ rd_code decode_share(rd_run *r, const rd_dataset *d, const decode_batches *all,
     for (int64_t k = r->world->rank; batch_of(all, k, &ids) > 0; k += r->world->size) {
         rd_batch b = {0};
         RD_TRY(decode_batch(r, d, all, k, &b, st));
+        if (all->begins) RD_TRY(all->begins(ctx, &b, st));
         RD_TRY(decode_one(r, &b, c, fn, ctx, st));
     }
 done:

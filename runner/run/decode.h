@@ -26,6 +26,8 @@ typedef struct decode_batches {
     int64_t size;         /* samples of a batch; the last one may be smaller */
     const int64_t *begin; /* [n_batches + 1] batch k is ids[begin[k]] ...; NULL: size counts */
     int64_t n_batches;    /* with begin */
+    /* Called with the context of decode_fn before a batch is decoded; NULL: nothing is. */
+    rd_code (*begins)(void *ctx, const rd_batch *b, rd_status *st);
 } decode_batches;
 
 /* Cuts ids[n] into batches of at most `tokens` tokens (rd_dataset_def.length), at least one sample

@@ -7,8 +7,12 @@
  * input alone, and so does the output. From a pipe or terminal a chunk also ends where the writer
  * pauses; with infer_batch_size 1 that cannot change the output.
  *
+ * A language model continues its lines. A text ends before the first stop string, and the rest of
+ * the batch goes on. If a chunk is one line, and no file is written, its text appears token by token.
+ *
  * A line for which the model computes numbers that are not finite has no translation. Its output is
  * blank, and the run ends with code 7. */
+#include "continuation.h"
 #include "decode.h"
 #include "fault.h"
 #include "infer_format.h"
@@ -52,6 +56,7 @@ typedef struct infer_job {
     infer_odd odd;
     rd_decode_config decode;
     rd_output_format format;
+    stop_strings stop;
     int64_t *ids, *begin; /* owned; [CHUNK + 1] scratch */
     int64_t words;        /* written so far; rank 0 */
     int64_t done;         /* lines before this chunk */
@@ -65,7 +70,15 @@ typedef struct collector {
     int64_t before;   /* number of lines of earlier blocks of a pipe */
     int64_t n, n_all; /* samples decoded by this rank; in the whole chunk */
     infer_text *best; /* owned; [n_best] */
-    rd_strbuf out;    /* line_head, text, line_head, text ... */
+
+    /* Texts of a language model: those of the batch, and one of a hypothesis. */
+    continuation *texts, whole; /* owned; texts: [n_texts] */
+    int64_t n_texts;
+    rd_search_watch watch;
+    bool shows;   /* the only text is written while it is made */
+    size_t shown; /* number of bytes of the line written */
+    rd_status write_status;
+    rd_strbuf out; /* line_head, text, line_head, text ... */
     rd_strbuf text, line;
 } collector;
 
@@ -81,14 +94,82 @@ static int64_t source_tokens(const rd_run *r, const rd_batch *b, int64_t i)
     return n;
 }
 
-/* Writes the prompt, and behind it what the model adds: texts may have several lines. */
-static void infer_whole_text(collector *c, const rd_batch *b, int64_t i, const infer_text *best)
+/* Appends the prompt to the line. */
+static void infer_prompt(collector *c, const rd_batch *b, int64_t i)
 {
     const rd_dataset *data = c->run->eval_data;
     const rd_field *f = rd_batch_field(b, "source");
     rd_dataset_def_of(data)->text(rd_dataset_self(data), 0, (const int32_t *)f->data + f->off[i],
                                   f->off[i + 1] - f->off[i], false, &c->line);
-    rd_strbuf_add(&c->line, best->text, best->bytes);
+}
+
+/* ---- texts of a language model ---- */
+
+/* Writes a part of the line that this rank makes. */
+static void infer_show(collector *c, const char *text, size_t n)
+{
+    infer_sink *sink = &c->job->sink;
+    rd_strbuf out = {0};
+    if (n == 0) return;
+    if (sink->terminal) infer_sink_shown(&out, text, n);
+    if (out.failed)
+        rd_fail(&c->write_status, RD_EENV, "out of memory for decoded sentences");
+    else
+        (void)infer_sink_write(sink, sink->terminal ? rd_strbuf_str(&out) : text,
+                               sink->terminal ? out.n : n, &c->write_status);
+    c->shown += n;
+    rd_strbuf_release(&out);
+}
+
+/* Begins the texts of a batch. */
+static rd_code infer_begins(void *ctx, const rd_batch *b, rd_status *st)
+{
+    collector *c = ctx;
+    const rd_field *f = rd_batch_field(b, "source");
+    if (!f || f->dtype != RD_I32) return rd_fail(st, RD_EBUG, "a batch without prompts");
+    if (b->n > c->n_texts) {
+        continuation *more = realloc(c->texts, (size_t)b->n * sizeof *more);
+        if (!more) return rd_fail(st, RD_EENV, "out of memory for %" PRId64 " texts", b->n);
+        memset(more + c->n_texts, 0, (size_t)(b->n - c->n_texts) * sizeof *more);
+        c->texts = more;
+        c->n_texts = b->n;
+    }
+    for (int64_t i = 0; i < b->n; i++)
+        continuation_begin(&c->texts[i], c->run->eval_data,
+                           ((const int32_t *)f->data)[f->off[i + 1] - 1]);
+    if (c->shows) {
+        rd_strbuf_reset(&c->line);
+        infer_prompt(c, b, 0);
+        infer_show(c, rd_strbuf_str(&c->line), c->line.n);
+    }
+    return st->code;
+}
+
+/* Takes a token that the search has chosen. Returns whether the text ends. */
+static bool infer_token(void *ctx, int64_t sentence, int32_t id)
+{
+    collector *c = ctx;
+    continuation *t = &c->texts[sentence];
+    const size_t before = continuation_sure(t, &c->job->stop);
+    const bool ends = continuation_add(t, c->run->eval_data, &c->job->stop, id);
+    if (!c->shows) return ends;
+    const size_t sure = continuation_sure(t, &c->job->stop);
+    if (sure > before) infer_show(c, t->text.s + before, sure - before);
+    return ends || c->write_status.code != RD_OK;
+}
+
+/* Appends the text of a hypothesis, up to a stop string, to c->text. Returns the number of its
+ * tokens that were used. */
+static int64_t infer_continued(collector *c, const rd_batch *b, int64_t i, const rd_decoded *d)
+{
+    const rd_field *f = rd_batch_field(b, "source");
+    continuation *t = &c->whole;
+    continuation_begin(t, c->run->eval_data, ((const int32_t *)f->data)[f->off[i + 1] - 1]);
+    for (int64_t k = 0; k < d->n; k++)
+        if (continuation_add(t, c->run->eval_data, &c->job->stop, d->ids[k])) break;
+    c->text.failed |= t->text.failed;
+    rd_strbuf_add(&c->text, rd_strbuf_str(&t->text), t->text.n);
+    return t->n;
 }
 
 static rd_code infer_collect(void *ctx, const rd_batch *b, int64_t i, const rd_decoded *d,
@@ -106,19 +187,24 @@ static rd_code infer_collect(void *ctx, const rd_batch *b, int64_t i, const rd_d
     rd_strbuf_reset(&c->line);
     for (int64_t k = 0; k < n && (k == 0 || d[k].ids) && !(k > 0 && h.odd); k++) {
         const size_t from = c->text.n;
-        if (!h.odd && d[k].n > 0)
-            def->text(rd_dataset_self(data), 1, d[k].ids, d[k].n, false, &c->text);
+        int64_t tokens = h.odd ? 0 : d[k].n;
+        if (tokens > 0 && c->run->model->continues)
+            tokens = infer_continued(c, b, i, &d[k]);
+        else if (tokens > 0)
+            def->text(rd_dataset_self(data), 1, d[k].ids, tokens, false, &c->text);
         c->best[line.n++] = (infer_text){
-            .bytes = c->text.n - from, .n_tokens = h.odd ? 0 : d[k].n, .score = d[k].score};
+            .bytes = c->text.n - from, .n_tokens = tokens, .score = d[k].score};
     }
     const char *at = rd_strbuf_str(&c->text);
     for (int k = 0; k < line.n; k++) {
         c->best[k].text = at;
         at += c->best[k].bytes;
     }
-    if (c->run->model->continues && c->job->format == RD_FORMAT_TEXT)
-        infer_whole_text(c, b, i, &c->best[0]);
-    else
+    if (c->run->model->continues && c->job->format == RD_FORMAT_TEXT) {
+        /* Behind the prompt is what the model adds: texts may have several lines. */
+        infer_prompt(c, b, i);
+        rd_strbuf_add(&c->line, c->best[0].text, c->best[0].bytes);
+    } else
         infer_format(c->job->format, &line, &c->line);
     h.words = infer_words(c->best[0].text, c->best[0].bytes);
     h.bytes = (int64_t)c->line.n;
@@ -161,12 +247,14 @@ static rd_code write_lines(collector *c, const char *all, int64_t bytes, int64_t
         const infer_text nothing = {.text = ""};
         const infer_line blank = {.number = c->before + first + k, .n = 1, .best = &nothing};
         if (at[k]) memcpy(&h, at[k], sizeof h);
+        /* The part that is shown already is that of the only line. */
+        const size_t skip = c->shown < (size_t)h.bytes ? c->shown : (size_t)h.bytes;
         if (!at[k])
             infer_format(job->format, &blank, &lines);
         else if (job->sink.terminal)
-            infer_sink_shown(&lines, at[k] + sizeof h, (size_t)h.bytes);
+            infer_sink_shown(&lines, at[k] + sizeof h + skip, (size_t)h.bytes - skip);
         else
-            rd_strbuf_add(&lines, at[k] + sizeof h, (size_t)h.bytes);
+            rd_strbuf_add(&lines, at[k] + sizeof h + skip, (size_t)h.bytes - skip);
         if (h.odd) add_odd(c->run, &job->odd, c->before + first + k + 1);
         job->words += h.words;
         rd_strbuf_puts(&lines, "\n");
@@ -200,12 +288,21 @@ static rd_code translate_chunk(rd_run *r, infer_job *job, int64_t first, int64_t
         batches.begin = job->begin;
     }
     c.n_all = batches.n;
+    if (r->model->continues) {
+        batches.begins = infer_begins;
+        c.watch = (rd_search_watch){infer_token, &c};
+        c.shows = n == 1 && r->world->rank == 0 && !job->sink.to_file &&
+                  job->decode.search.beam_width <= 1 && job->format == RD_FORMAT_TEXT;
+        job->decode.search.watch = c.shows || job->stop.n > 0 ? &c.watch : NULL;
+    }
     job->decode.search.sampling.before = before;
     c.best = malloc((size_t)rd_search_n_best(&job->decode.search) * sizeof *c.best);
     if (!c.best)
         rd_fail(st, RD_EENV, "out of memory for decoded sentences");
     else
         (void)decode_share(r, r->eval_data, &batches, &job->decode, infer_collect, &c, st);
+    job->decode.search.watch = NULL;
+    if (st->code == RD_OK && c.write_status.code != RD_OK) *st = c.write_status;
     RD_TRY(run_agree(r, st));
     RD_TRY(rd_comm_gather(r->comm, c.out.s, (int64_t)c.out.n, &all, &lens, st));
     if (r->world->rank == 0) {
@@ -217,6 +314,9 @@ done:
     free(all);
     free(lens);
     free(c.best);
+    for (int64_t i = 0; i < c.n_texts; i++) continuation_release(&c.texts[i]);
+    free(c.texts);
+    continuation_release(&c.whole);
     rd_strbuf_release(&c.out);
     rd_strbuf_release(&c.text);
     rd_strbuf_release(&c.line);
@@ -326,6 +426,8 @@ static rd_code translate(rd_run *r, bool piped, rd_status *st)
     job.ids = malloc((CHUNK + 1) * sizeof *job.ids);
     job.begin = malloc((CHUNK + 1) * sizeof *job.begin);
     if (!job.ids || !job.begin) rd_fail(st, RD_EENV, "out of memory");
+    if (st->code == RD_OK && r->model->continues)
+        (void)stop_strings_new(rd_config_get(r->keys, "stop_strings"), &job.stop, st);
     if (st->code == RD_OK && r->world->rank == 0)
         (void)infer_sink_open(&job.sink, r->cli->inference_out, st);
     RD_TRY(run_agree(r, st));
@@ -343,6 +445,7 @@ static rd_code translate(rd_run *r, bool piped, rd_status *st)
     RD_TRY(check_odd(r, &job.odd, n, st));
 done:
     infer_sink_release(&job.sink);
+    stop_strings_release(&job.stop);
     free(job.ids);
     free(job.begin);
     return st->code;

@@ -89,6 +89,64 @@ s="--set decoder_type=sampling --set sampling_temperature=1.5 --set max_new_toke
 }
 [ "${CASES:-}" != all ] || expect "JSON lines" 0 '^{"line":0,"text":"' i 1 --set output_format=json
 
+# Batches, ranks: 66 prompts of different lengths, drawn texts, stop strings that end some of them early.
+awk 'NR <= 66 { n = 1 + NR % 4; for (i = 1; i <= n; i++) printf "%s%s", $i, i < n ? " " : "\n" }' train.txt > prompts.txt
+many() { # np, batch, file, arguments
+    n=$1 size=$2 file=$3
+    shift 3
+    # shellcheck disable=SC2086 # $s is several words
+    i "$n" $s --set infer_batch_size="$size" --set output_format=json "$@" > "$file.log" && mv out.txt "$file"
+}
+stop='stop_strings=["fish", "d s"]'
+expect "66 texts" 0 "" many 1 64 unstopped.txt
+expect "with stop strings" 0 "" many 1 64 stopped.txt --set "$stop"
+cat > stopped.py << 'END'
+import json
+cut = 0
+for a, b in zip(open("unstopped.txt"), open("stopped.txt"), strict=True):
+    whole, text = json.loads(a)["text"], json.loads(b)["text"]
+    ends = [k for k in map(whole.find, ("fish", "d s")) if k >= 0]
+    cut += bool(ends)
+    if text != whole[:min(ends, default=len(whole))]:
+        print("wrong: %r, whole %r" % (text, whole))
+print("%s cut" % ("some" if 5 < cut < 60 else cut))
+END
+expect "texts end before a stop string, and are otherwise the same" 0 "^some cut$" "$RD_PYTHON" stopped.py
+expect "that is all" 0 "^1$" sh -c '"$1" stopped.py | wc -l' sh "$RD_PYTHON"
+sizes='1:3 3:2'
+[ "${CASES:-}" != all ] || sizes='1:1 3:1 1:2 3:2 64:2 1:3 3:3 64:3'
+for size in $sizes; do
+    expect "batches of ${size%:*} on ${size#*:} ranks" 0 "" many "${size#*:}" "${size%:*}" other.txt --set "$stop"
+    expect "batches of ${size%:*} on ${size#*:} ranks: the same bytes" 0 "" cmp stopped.txt other.txt
+done
+expect "a stop string is not empty" 2 "stop_strings" ranks 1 "$PROG" --config_file=lm.json --logdir=two --mode=infer \
+    --input=prompts.txt --set 'stop_strings=["a", ""]'
+
+# The text of one prompt arrives token by token. Each write is a datagram by itself.
+cat > stream.py << 'END'
+import socket, subprocess, sys
+here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+run = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=there, stderr=subprocess.DEVNULL)
+there.close()
+run.stdin.write(b"the cat\n")
+run.stdin.close()
+want, parts = open("out.txt", "rb").read(), []
+here.settimeout(60)
+while sum(map(len, parts)) < len(want):
+    parts.append(here.recv(65536))
+print("%s parts, first %r, %s, status %d" % ("many" if len(parts) > 5 else len(parts), parts[0],
+                                             "the same" if b"".join(parts) == want else parts, run.wait()))
+END
+printf 'the cat\n' > prompts.txt
+for stop in 'stop_strings=none' 'stop_strings=sees'; do
+    # shellcheck disable=SC2086
+    {
+        expect "a text in a file, $stop" 0 "^the cat" i 1 $s --set "$stop" --set sampling_temperature=0.7
+        expect "it appears token by token, $stop" 0 "^many parts, first b'the cat', the same, status 0$" "$RD_PYTHON" stream.py \
+            "$PROG" --config_file=lm.json --logdir=two --mode=infer --input=- $s --set "$stop" --set sampling_temperature=0.7
+    }
+done
+
 expect "other sizes of the tokenizer are refused" 2 "subword_size 280 -> 300" t 1 one --max_steps=60 --set subword_size=300
 expect "document_mask needs an end" 2 "'document_mask' needs a token that ends a document" t 1 none --set subword=char \
     --set document=file

@@ -20,6 +20,7 @@ static void test_table(void **state)
 {
     int32_t scratch[512];
     (void)state;
+    assert_true(sizeof sample_rows / sizeof *sample_rows >= 1000);
     for (size_t i = 0; i < sizeof sample_rows / sizeof *sample_rows; i++) {
         const sample_row *r = &sample_rows[i];
         const rd_sampling s = {.temperature = r->temperature, .top_k = r->top_k, .top_p = r->top_p};

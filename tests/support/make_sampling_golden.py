@@ -54,7 +54,7 @@ for i, row in enumerate(ROWS.values()):
             for p in (1, 0.7, 0.45):
                 if t == 0 and (k or p != 1):
                     continue
-                for u in (0, 0.456, 0.789, 0.999999):
+                for u in (0, 0.05, 0.123, 0.234, 0.345, 0.456, 0.567, 0.678, 0.789, 0.89, 0.95, 0.999999):
                     v, border = draw(row, t, k, p, u)
                     if border > 1e-6:
                         print("    {sampled_%d, %d, %g, %d, %g, %.6f, %d}," % (i, len(row), t, k, p, u, v))
