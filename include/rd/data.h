@@ -106,6 +106,12 @@ typedef struct rd_data_spec {
     float pixel_std[4];
 } rd_data_spec;
 
+/* A possible answer of a question of multiple choice. */
+typedef struct rd_choice {
+    int64_t question; /* the answers of a question follow each other */
+    bool right;
+} rd_choice;
+
 typedef struct rd_dataset rd_dataset;
 
 typedef struct rd_dataset_args {
@@ -191,6 +197,10 @@ typedef struct rd_dataset_def {
      * NULL if the line is not kept: training data, sharded data, no target. The function may be
      * NULL, too. */
     const char *(*reference)(void *self, int64_t i, size_t *n);
+
+    /* Returns whether sample i is an answer of multiple choice, and fills *out. All samples are, or
+     * none. NULL: none. */
+    bool (*choice)(void *self, int64_t i, rd_choice *out);
 
     /* Returns whether sample i has nothing to translate: its source line is blank. Its output is
      * then empty. NULL: never. */

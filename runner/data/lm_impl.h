@@ -1,5 +1,6 @@
 /* lm_impl.h -- texts for language models: documents of files (lm_documents.c), tokens in memory or
- * in files (lm_tokens.c), and the tokenizer of a run (lm_tokenizer.c), for datasets/text.c. */
+ * in files (lm_tokens.c), multiple choice (lm_choices.c), and the tokenizer of a run
+ * (lm_tokenizer.c), for datasets/lm_text.c. */
 #ifndef RD_LM_IMPL_H
 #define RD_LM_IMPL_H
 
@@ -98,6 +99,27 @@ void rd_token_writer_release(rd_token_writer *w);
 /* Opens a file that a writer made of the same key. *found: it is there, and whole. */
 rd_code rd_token_cache_open(const char *path, uint64_t key, rd_token_head *head, rd_token_list *out,
                             bool *found, rd_status *st);
+
+/* ---- multiple choice (lm_choices.c) ---- */
+
+/* The answers of all questions. Each is a sample: the context and the answer's tokens. */
+typedef struct rd_choices {
+    int64_t n, n_ids, n_questions;
+    int64_t n_cut;     /* number of answers whose context was too long */
+    int32_t *ids;      /* owned; [n_ids] */
+    int64_t *first;    /* owned; [n + 1] first token of each answer's context */
+    int32_t *prompt;   /* owned; [n] number of tokens of the context */
+    int32_t *question; /* owned; [n] ascending */
+    bool *right;       /* owned; [n] */
+    int64_t cap, cap_ids;
+} rd_choices;
+/* Returns in *are whether the file begins as one of multiple choice of llm.c. */
+rd_code rd_choices_are(const char *path, bool *are, rd_status *st);
+/* Adds the questions of a file to c, which begins as zeros. most: most tokens of a sample. V:
+ * number of tokens of the vocabulary. RD_EDATA: file, example and reason. The caller releases *c,
+ * also after a failure. */
+rd_code rd_choices_read(rd_choices *c, const char *path, int64_t most, int64_t V, rd_status *st);
+void rd_choices_release(rd_choices *c);
 
 /* ---- the tokenizer (lm_tokenizer.c) ---- */
 

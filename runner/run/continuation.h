@@ -20,9 +20,10 @@ void stop_strings_release(stop_strings *s);
 /* The text of the tokens so far. A struct of zeros has none. */
 typedef struct continuation {
     rd_strbuf text;
-    bool stopped;    /* a stop string ended the text */
-    int64_t n;       /* number of tokens added */
-    int32_t *recent; /* owned; [n_recent] the first one is context: its text is not part of `text` */
+    bool stopped; /* a stop string ended the text */
+    int64_t n;    /* number of tokens added */
+    int32_t
+        *recent; /* owned; [n_recent] the first one is context: its text is not part of `text` */
     int64_t n_recent, cap;
     size_t context; /* bytes of text of recent[0] */
     size_t whole;   /* bytes of `text` that the tokens before recent[1] gave */

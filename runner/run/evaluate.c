@@ -51,12 +51,25 @@ static bool keeps_texts(const rd_run *r)
     return r->world->rank == 0 && r->mode == RD_MODE_TRAIN_EVAL && r->config.print_samples;
 }
 
+/* Returns whether the data are questions with answers. Each answer is then a batch. */
+static bool evaluates_choices(const rd_run *r)
+{
+    const rd_dataset_def *def = rd_dataset_def_of(r->eval_data);
+    rd_choice c;
+    return def->choice && def->choice(rd_dataset_self(r->eval_data), 0, &c);
+}
+
+static int64_t loss_batch(const rd_run *r)
+{
+    return evaluates_choices(r) ? 1 : r->config.eval_batch_size;
+}
+
 static rd_code loss_share(rd_run *r, const int64_t *ids, int64_t n, batch_sums *mine,
                           int64_t *n_mine, eval_result *v, rd_status *st)
 {
     progress p;
     *n_mine = 0;
-    const decode_batches all = {.ids = ids, .n = n, .size = r->config.eval_batch_size};
+    const decode_batches all = {.ids = ids, .n = n, .size = loss_batch(r)};
     progress_start(&p, r, "evaluation", run_is_image(r) ? "image" : "sentence", n);
     for (int64_t k = r->world->rank; k * all.size < n; k += r->world->size) {
         rd_batch b = {0};
@@ -87,9 +100,59 @@ static int by_batch(const void *a, const void *b)
     return x->batch < y->batch ? -1 : x->batch > y->batch;
 }
 
+/* An answer and its loss. */
+typedef struct scored_answer {
+    int64_t id, question;
+    bool right;
+    double nll, mean;
+} scored_answer;
+
+static int by_answer(const void *a, const void *b)
+{
+    const scored_answer *x = a, *y = b;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* Counts the questions whose right answer has the lowest loss; of equal ones the first counts. A
+ * question that max_eval_samples has cut is left out. b: [n], of sample ids[k] each. */
+static rd_code count_choices(rd_run *r, const int64_t *ids, int64_t n, const batch_sums *b,
+                             eval_result *out, rd_status *st)
+{
+    const rd_dataset_def *def = rd_dataset_def_of(r->eval_data);
+    void *self = rd_dataset_self(r->eval_data);
+    const int64_t count = def->count(self);
+    int64_t right[2] = {0};
+    scored_answer *a = malloc((size_t)(n + 1) * sizeof *a);
+    rd_choice c;
+    if (!a) return rd_fail(st, RD_EENV, "out of memory for %" PRId64 " answers", n);
+    for (int64_t k = 0; k < n; k++) {
+        (void)def->choice(self, ids[k], &c);
+        a[k] = (scored_answer){ids[k], c.question, c.right, b[k].nll, b[k].nll / b[k].targets};
+    }
+    qsort(a, (size_t)n, sizeof *a, by_answer);
+    for (int64_t from = 0, end; from < n; from = end) {
+        int64_t sum = from, mean = from;
+        for (end = from + 1; end < n && a[end].question == a[from].question; end++) {
+            if (a[end].nll < a[sum].nll) sum = end;
+            if (a[end].mean < a[mean].mean) mean = end;
+        }
+        if (end == n && n < count && def->choice(self, n, &c) && c.question == a[from].question)
+            break;
+        out->n_questions++;
+        right[0] += a[sum].right;
+        right[1] += a[mean].right;
+    }
+    if (out->n_questions > 0) {
+        out->choice_accuracy = (double)right[0] / (double)out->n_questions;
+        out->choice_accuracy_norm = (double)right[1] / (double)out->n_questions;
+    }
+    free(a);
+    return RD_OK;
+}
+
 static rd_code loss_all(rd_run *r, const int64_t *ids, int64_t n, eval_result *out, rd_status *st)
 {
-    const int64_t n_batches = (n + r->config.eval_batch_size - 1) / r->config.eval_batch_size;
+    const int64_t size = loss_batch(r), n_batches = (n + size - 1) / size;
     batch_sums total = {0}, *mine = malloc((size_t)(n_batches + 1) * sizeof *mine);
     int64_t n_mine = 0, bad = 0, *lens = NULL;
     char *all = NULL;
@@ -111,7 +174,9 @@ static rd_code loss_all(rd_run *r, const int64_t *ids, int64_t n, eval_result *o
             total.bytes += b[i].bytes;
             bad += !isfinite(b[i].loss);
         }
+        if (evaluates_choices(r)) (void)count_choices(r, ids, n, b, out, st);
     }
+    RD_TRY(run_agree(r, st));
     RD_TRY(rd_comm_bcast(r->comm, &total, sizeof total, 0, st));
     RD_TRY(rd_comm_bcast(r->comm, &bad, sizeof bad, 0, st));
     out->n_batches = n_batches;
@@ -516,6 +581,11 @@ static void evaluate_report(rd_run *r, const eval_result *v)
         rd_commas((double)(r->model->continues ? v->n_targets : v->n_samples), count),
         r->model->continues ? "token" : "sentence",
         RD_S(r->model->continues ? v->n_targets : v->n_samples), v->seconds, mark);
+    if (v->n_questions > 0)
+        rd_info(r->log,
+                "multiple choice: accuracy %.4f, by the mean loss of a token %.4f  (%s question%s)",
+                v->choice_accuracy, v->choice_accuracy_norm,
+                rd_commas((double)v->n_questions, count), RD_S(v->n_questions));
     if (v->scored) rd_info(r->log, "%s", v->line);
     if (v->second_line[0]) rd_info(r->log, "%s", v->second_line);
     console_sample(r, "Eval", &v->texts);
@@ -539,6 +609,11 @@ static json_t *as_json(const rd_run *r, const eval_result *v)
     if (isfinite(v->bits_per_byte))
         (void)json_object_set_new(o, "bits_per_byte", json_real(v->bits_per_byte));
     if (!v->classes) (void)json_object_set_new(o, "accuracy", real_or_null(v->accuracy));
+    if (v->n_questions > 0) {
+        (void)json_object_set_new(o, "choice_accuracy", json_real(v->choice_accuracy));
+        (void)json_object_set_new(o, "choice_accuracy_norm", json_real(v->choice_accuracy_norm));
+        (void)json_object_set_new(o, "questions", json_integer((json_int_t)v->n_questions));
+    }
     add_figures(o, f, v->classes ? class_figures(&v->by_class, f) : 0);
     (void)json_object_set_new(o, "samples", json_integer((json_int_t)v->n_samples));
     (void)json_object_set_new(o, "targets", json_integer((json_int_t)v->n_targets));
@@ -589,6 +664,11 @@ static void write_events(const rd_run *r, eval_records *e, const eval_result *v,
         (void)rd_events_scalar(e->events, step, "metrics/perplexity", v->perplexity, st);
         if (isfinite(v->bits_per_byte))
             (void)rd_events_scalar(e->events, step, "metrics/bits_per_byte", v->bits_per_byte, st);
+    }
+    if (v->n_questions > 0) {
+        (void)rd_events_scalar(e->events, step, "metrics/choice_accuracy", v->choice_accuracy, st);
+        (void)rd_events_scalar(e->events, step, "metrics/choice_accuracy_norm",
+                               v->choice_accuracy_norm, st);
     }
     write_figures(r, e->events, v->figure, v->n_figures, st);
     (void)rd_events_flush(e->events, st);

@@ -147,6 +147,50 @@ for stop in 'stop_strings=none' 'stop_strings=sees'; do
     }
 done
 
+# Multiple choice: tokens 0 and 1 are equally likely, token 2 is rare. The long answer with likely tokens has the larger sum
+# of losses, and the smaller mean.
+cat > choices.py << 'END'
+import random, struct
+random.seed(5)
+tokens = [2 if random.random() < 0.01 else random.randrange(2) for _ in range(4000)]
+open("train.bin", "wb").write(struct.pack("<4000H", *tokens))
+def example(number, right, *answers):
+    ids = [3, 0, 1, 0]
+    for a in answers:
+        ids += [len(a)] + list(a)
+    return [65535, 2 * (5 + len(ids)), number, right, len(answers)] + ids
+def write(name, *examples):
+    ids = sum(examples, [])
+    open(name, "wb").write(struct.pack("<256i", 20240522, 1, len(examples), *[0] * 253) + struct.pack("<%dH" % len(ids), *ids))
+long = (0, 1, 1, 0, 0, 1, 0, 1, 1, 0)
+write("hard.bin", example(0, 0, long, (2,)), example(1, 1, (2, 2), (1,), (2,)), example(2, 0, (2,), (0, 1)))
+write("cut.bin", example(0, 0, long, (2,))[:-1])
+END
+"$RD_PYTHON" choices.py
+c() { # np, arguments
+    n=$1
+    shift
+    ranks "$n" "$PROG" --config_file=lm.json --logdir=bin --set source_file=train.bin --set vocab_size=4 --set end_id=3 \
+        --set document_mask=false "$@"
+}
+expect "training on tokens" 0 "done: step" c 1 --max_steps=60 --set batch_tokens=400 --set learning_rate=0.01
+choice="multiple choice: accuracy 0.3333, by the mean loss of a token 0.6667  (3 questions)"
+expect "multiple choice" 0 "$choice" c 1 --mode=eval --set source_file_eval=hard.bin
+expect "its records" 0 '"choice_accuracy":0.33333333[0-9]*,"choice_accuracy_norm":0.66666666[0-9]*,"questions":3' \
+    tail -n 1 bin/eval/metrics.jsonl
+grep -o '"loss":.*"perplexity":[^,]*' bin/eval/metrics.jsonl > one.txt
+expect "on two ranks" 0 "accuracy 0.3333, by the mean loss of a token 0.6667  (3 questions)" c 2 --mode=eval \
+    --set source_file_eval=hard.bin --set eval_batch_size=3
+expect "has the same figures" 0 "" sh -c "tail -n 1 bin/eval/metrics.jsonl | grep -o '\"loss\":.*\"perplexity\":[^,]*' | cmp - one.txt"
+if [ "${CASES:-}" = all ]; then
+    expect "a question that is cut does not count" 0 "accuracy 0.5000, by the mean loss of a token 1.0000  (2 questions)" c 1 \
+        --mode=eval --set source_file_eval=hard.bin --set max_eval_samples=6
+    expect "not with tokens" 2 "'train.bin' is no file of multiple choice" c 1 --mode=eval \
+        --set 'source_file_eval=["hard.bin", "train.bin"]'
+    expect "not for training" 5 "'hard.bin' is a file of multiple choice of llm.c" c 1 --set source_file=hard.bin --max_steps=61
+fi
+expect "a file that is cut" 5 "'cut.bin': example 0 at byte [0-9]* has a length of" c 1 --mode=eval --set source_file_eval=cut.bin
+
 expect "other sizes of the tokenizer are refused" 2 "subword_size 280 -> 300" t 1 one --max_steps=60 --set subword_size=300
 expect "document_mask needs an end" 2 "'document_mask' needs a token that ends a document" t 1 none --set subword=char \
     --set document=file

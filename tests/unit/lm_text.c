@@ -352,6 +352,102 @@ static void test_bad(void **state)
     assert_null(d);
 }
 
+/* ---- multiple choice ---- */
+
+/* Two examples: context 1 2 3 with answers 4 and 5 6 (right), context 6 with answers 0 and 0 (right:
+ * the first). */
+static const uint16_t examples[] = {65535, 28,    0,  1, 2, 3, 1, 2, 3, 1, 4, 2, 5,
+                                    6,     65535, 22, 1, 0, 2, 1, 6, 1, 0, 1, 0, /* too long: */ 9};
+enum { IN_EXAMPLES = 25 };
+
+/* Writes the examples behind a header. change: number of uint16 to replace by `by`; -1: none. */
+static void put_choices(const char *name, int32_t version, int32_t count, int64_t n, int change,
+                        uint16_t by)
+{
+    unsigned char file[2048] = {0};
+    uint16_t at[sizeof examples / 2];
+    const int32_t head[3] = {20240522, version, count};
+    memcpy(file, head, sizeof head);
+    memcpy(at, examples, sizeof at);
+    if (change >= 0) at[change] = by;
+    memcpy(file + 1024, at, sizeof at);
+    put_bytes(name, file, (size_t)(1024 + 2 * n));
+}
+
+static rd_code read_choices(rd_choices *c, int64_t most, rd_status *st)
+{
+    char path[400];
+    *c = (rd_choices){0};
+    (void)snprintf(path, sizeof path, "%s/choices.bin", dir);
+    return rd_choices_read(c, path, most, 7, st);
+}
+
+static void test_choices(void **state)
+{
+    static const int32_t want[] = {1, 2, 3, 4, 1, 2, 3, 5, 6, 6, 0, 6, 0},
+                         cut[] = {2, 3, 4, 3, 5, 6, 6, 0, 6, 0};
+    rd_status st = {0};
+    rd_choices c;
+    (void)state;
+    put_choices("choices.bin", 1, 2, IN_EXAMPLES, -1, 0);
+    must_do(read_choices(&c, 65, &st), &st);
+    assert_int_equal(c.n, 4);
+    assert_int_equal(c.n_questions, 2);
+    assert_int_equal(c.n_ids, 13);
+    assert_memory_equal(c.ids, want, sizeof want);
+    assert_memory_equal(c.first, ((const int64_t[]){0, 4, 9, 11, 13}), 40);
+    assert_memory_equal(c.prompt, ((const int32_t[]){3, 3, 1, 1}), 16);
+    assert_memory_equal(c.question, ((const int32_t[]){0, 0, 1, 1}), 16);
+    assert_memory_equal(c.right, ((const bool[]){false, true, true, false}), 4);
+    assert_int_equal(c.n_cut, 0);
+    rd_choices_release(&c);
+    must_do(read_choices(&c, 3, &st),
+            &st); /* at most three tokens: contexts lose their beginning */
+    assert_int_equal(c.n_cut, 2);
+    assert_int_equal(c.n_ids, 10);
+    assert_memory_equal(c.ids, cut, sizeof cut);
+    rd_choices_release(&c);
+}
+
+typedef struct choice_row {
+    const char *name;
+    int32_t version, count;
+    int64_t n;
+    int change;
+    uint16_t by;
+    int64_t most;
+    const char *want;
+} choice_row;
+static const choice_row choice_rows[] = {
+    {"cut header", 1, 2, -100, -1, 0, 65, "has 824 bytes; a file of multiple choice has a header"},
+    {"version", 2, 2, 25, -1, 0, 65, "magic number 20240522 and version 2"},
+    {"no examples", 1, 0, 25, -1, 0, 65, "announces 0 examples"},
+    {"more examples", 1, 3, 25, -1, 0, 65, "ends in example 2; it is cut short"},
+    {"bytes behind", 1, 2, 26, -1, 0, 65, "has 2 bytes behind its 2 examples"},
+    {"begin", 1, 2, 25, 14, 3, 65, "example 1 at byte 1052 begins with 3, not with 65535"},
+    {"too long", 1, 2, 25, 15, 24, 65, "example 1 at byte 1052 has a length of 24 bytes"},
+    {"odd length", 1, 2, 25, 15, 21, 65, "has a length of 21 bytes"},
+    {"label", 1, 2, 25, 3, 2, 65, "has 2 answers, and answer 2 is right"},
+    {"one answer", 1, 2, 25, 4, 1, 65, "has 1 answers"},
+    {"more answers", 1, 2, 25, 4, 3, 65, "has fewer answers than it says"},
+    {"fewer tokens", 1, 2, 25, 9, 0, 65, "has a list without tokens"},
+    {"more tokens", 1, 2, 25, 11, 9, 65, "has more tokens than bytes"},
+    {"no context", 1, 2, 25, 5, 0, 65, "has a list without tokens"},
+    {"token", 1, 2, 25, 10, 7, 65, "has token 7, outside of the vocabulary of 7 tokens"},
+    {"short window", 1, 2, 25, -1, 0, 2, "has an answer of 2 tokens, but seq_len is 1"},
+};
+static void check_choice(void **state)
+{
+    const choice_row *r = *state;
+    rd_status st = {0};
+    rd_choices c;
+    put_choices("choices.bin", r->version, r->count, r->n, r->change, r->by);
+    const rd_code code = read_choices(&c, r->most, &st);
+    rd_choices_release(&c);
+    if (code != RD_EDATA || !strstr(st.msg, r->want) || !strstr(st.msg, "choices.bin"))
+        fail_msg("code %d, '%s'; wanted '%s'", code, st.msg, r->want);
+}
+
 /* ---- what the log folder keeps ---- */
 
 /* The second run finds the tokenizer and the tokens; a changed text has new tokens, a changed rule
@@ -416,4 +512,5 @@ static void test_feed(void **state)
 RD_TESTS_WITH("lm_text", make_dir, remove_dir, TEST_ROWS(test_texts, text_rows),
               TEST(test_empty_prompt), TEST(test_stride), TEST(test_bytes),
               TEST(test_long_document), TEST(test_tokens), TEST_ROWS(test_bad, bad_rows),
-              TEST(test_kept), TEST(test_feed))
+              TEST(test_choices), TEST_ROWS(check_choice, choice_rows), TEST(test_kept),
+              TEST(test_feed))

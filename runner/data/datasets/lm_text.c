@@ -3,6 +3,7 @@
  * The documents of all files become one stream of tokens, with an end token after each. A sample is
  * a window of seq_len + 1 tokens, and the next window begins seq_len tokens later, so each token
  * but the first is a target once. The last window of a file of tokens, or of the text, is shorter.
+ * A file of multiple choice has a sample for each answer, which alone counts.
  * JSON lines with prompt and completion are samples by themselves; only the completion counts.
  *
  * Local rank 0 makes the tokens of a text, in memory that the ranks of a host share, or in a file
@@ -40,7 +41,8 @@ static const rd_option options[] = {
     RD_OPT_PATHS(T, source_file, file[RD_SPLIT_TRAIN],
                  "training text: files, patterns, archives as for parallel_text. Names with "
                  ".jsonl: JSON lines; .bin: tokens"),
-    RD_OPT_PATHS(T, source_file_eval, file[RD_SPLIT_EVAL], "evaluation text"),
+    RD_OPT_PATHS(T, source_file_eval, file[RD_SPLIT_EVAL],
+                 "evaluation text; .bin: tokens, or multiple choice of llm.c"),
     RD_OPT_PATHS(T, source_file_test, file[RD_SPLIT_TEST],
                  "prompts, one a line; - is standard input"),
     RD_OPT_NAME(T, subword, subword, NULL, rd_subword_kinds,
@@ -93,6 +95,7 @@ typedef struct lm_text {
     /* LM_IDS: the tokens. Examples and prompts: LM_FIRST int64_t [n_examples + 1] first token of
      * each, LM_PROMPT int32_t [n_examples] number of tokens of its prompt. */
     rd_block block[LM_BLOCKS];
+    rd_choices choices;  /* n 0: the data are none */
     rd_token_list *list; /* owned; [n_lists] */
     int n_lists;
     int64_t *first_window; /* owned; [n_lists + 1] windows before each list */
@@ -473,8 +476,36 @@ done:
     return st->code;
 }
 
-static rd_code lm_open_tokens(lm_text *t, rd_status *st)
+/* Reads files of multiple choice. */
+static rd_code lm_open_choices(lm_text *t, rd_status *st)
 {
+    rd_choices *c = &t->choices;
+    t->list = calloc(1, sizeof *t->list);
+    if (!t->list) return rd_fail(st, RD_EENV, "out of memory");
+    for (int i = 0; i < t->files.n; i++) {
+        bool are;
+        RD_TRY(rd_choices_are(t->files.at[i], &are, st));
+        if (!are)
+            return rd_fail(st, RD_EUSAGE,
+                           "'%s' is no file of multiple choice, but another file of "
+                           "'source_file_eval' is; evaluate them by themselves",
+                           t->files.at[i]);
+        RD_TRY(rd_choices_read(c, t->files.at[i], t->T + 1, t->V, st));
+    }
+    t->n_lists = 1;
+    t->list[0] = (rd_token_list){.mem = c->ids, .wide = true, .n = c->n_ids};
+    t->head.n = c->n_ids;
+    t->head.hash = rd_hash(t->head.hash, c->ids, (size_t)c->n_ids * sizeof *c->ids);
+done:
+    return st->code;
+}
+
+static rd_code lm_open_tokens(lm_text *t, rd_split split, rd_status *st)
+{
+    bool choices = false;
+    for (int i = 0; i < t->files.n && split == RD_SPLIT_EVAL && !choices; i++)
+        RD_TRY(rd_choices_are(t->files.at[i], &choices, st));
+    if (choices) return lm_open_choices(t, st);
     t->list = calloc((size_t)t->files.n, sizeof *t->list);
     if (!t->list) return rd_fail(st, RD_EENV, "out of memory");
     for (int i = 0; i < t->files.n; i++) {
@@ -499,6 +530,10 @@ static int64_t lm_windows(const lm_text *t, int64_t n)
 
 static rd_code lm_count(lm_text *t, rd_status *st)
 {
+    if (t->choices.n > 0) {
+        t->count = t->choices.n;
+        return RD_OK;
+    }
     if (t->head.n_examples > 0 || t->prompts) {
         t->count = t->head.n_examples;
         return RD_OK;
@@ -523,6 +558,10 @@ typedef struct lm_place {
 
 static lm_place lm_place_of(const lm_text *t, int64_t i)
 {
+    if (t->choices.n > 0) {
+        const int64_t *at = t->choices.first + i;
+        return (lm_place){&t->list[0], at[0], at[1] - at[0], t->choices.prompt[i]};
+    }
     if (!t->first_window) {
         const int64_t *at = (const int64_t *)(const void *)t->block[LM_FIRST].p + i;
         const int32_t prompt = ((const int32_t *)(const void *)t->block[LM_PROMPT].p)[i];
@@ -556,6 +595,7 @@ static void lm_close(void *self)
     for (int i = 0; i < t->n_lists && t->list; i++) rd_token_list_release(&t->list[i]);
     for (int i = 0; i < LM_BLOCKS; i++)
         if (t->block[i].p) rd_block_free(&t->block[i]);
+    rd_choices_release(&t->choices);
     free(t->list);
     free(t->first_window);
     free(t->id_bytes);
@@ -570,6 +610,17 @@ static void lm_report(const lm_text *t)
     char a[32], b[32], c[32];
     const rd_token_head *h = &t->head;
     if (!t->log || t->prompts) return;
+    if (t->choices.n > 0) {
+        rd_info(t->log, "%s: %s questions with %s answers, %s tokens", t->file_name,
+                rd_commas((double)t->choices.n_questions, a), rd_commas((double)t->choices.n, b),
+                rd_commas((double)h->n, c));
+        if (t->choices.n_cut > 0)
+            rd_warn(t->log,
+                    "%" PRId64 " of %" PRId64 " answers are longer with their context than "
+                    "seq_len + 1 = %" PRId64 " tokens; the beginning of each is left out",
+                    t->choices.n_cut, t->choices.n, t->T + 1);
+        return;
+    }
     if (!t->tokenizer || h->n_docs == 0) {
         rd_info(t->log, "%s: %s tokens, %s windows of %" PRId64, t->file_name,
                 rd_commas((double)h->n, a), rd_commas((double)t->count, b), t->T);
@@ -611,7 +662,7 @@ static rd_code lm_open(const rd_dataset_args *a, void **self, rd_status *st)
         return RD_OK;
     }
     if (tokens)
-        (void)lm_open_tokens(t, st);
+        (void)lm_open_tokens(t, a->split, st);
     else
         RD_TRY(lm_read_text(t, &c, a, st));
     if (st->code == RD_OK) (void)lm_count(t, st);
@@ -627,6 +678,14 @@ done:
     *self = NULL;
     lm_close(t);
     return st->code;
+}
+
+static bool lm_choice(void *self, int64_t i, rd_choice *out)
+{
+    const rd_choices *c = &((const lm_text *)self)->choices;
+    if (c->n == 0) return false;
+    *out = (rd_choice){.question = c->question[i], .right = c->right[i]};
+    return true;
 }
 
 static int64_t lm_n_samples(void *self)
@@ -781,6 +840,7 @@ RD_DATASET(lm_text) = {
     .spec = lm_spec,
     .fingerprint = lm_fingerprint,
     .text = lm_words,
+    .choice = lm_choice,
     .blank = lm_blank,
     .feed = lm_feed,
 };
