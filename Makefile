@@ -29,7 +29,7 @@ endif
 # Debian packages that make, make test and mpirun need.
 DEPS := build-essential pkg-config libopenmpi-dev openmpi-bin libjansson-dev libarchive-dev zlib1g-dev libturbojpeg0-dev libpcre2-dev libsentencepiece-dev libdnnl-dev libcmocka-dev procps
 
-NEED := $(filter-out deb tarball clean distclean help deps deps-names demo demo-translate format format-check mutate uninstall,$(or $(MAKECMDGOALS),all))
+NEED := $(filter-out deb tarball clean distclean help deps deps-names demo demo-translate demo-lm format format-check mutate uninstall,$(or $(MAKECMDGOALS),all))
 ifneq ($(NEED),)
   hint = on Debian: apt-get install $(1), or let `make deps` install all that is needed
   ifeq ($(shell command -v $(CC)),)
@@ -210,6 +210,11 @@ demo-translate: ## fetches text, trains English to German with 2 ranks for five 
 	    printf '#include <dnnl.h>\n' | $(CC) $(DNNL_CFLAGS) -x c -fsyntax-only - 2> /dev/null || $(MAKE) --no-print-directory deps
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	@PROG=$(PROG) BUILD=$(BUILD) configs/demo_translate.sh
+demo-lm: ## fetches novels, trains a language model with 2 ranks for five minutes, then continues what you type
+	@command -v $(CC) mpirun pkg-config > /dev/null && pkg-config --exists $(PKGS) && \
+	    printf '#include <dnnl.h>\n' | $(CC) $(DNNL_CFLAGS) -x c -fsyntax-only - 2> /dev/null || $(MAKE) --no-print-directory deps
+	@$(MAKE) --no-print-directory -j$(JOBS) all
+	@PROG=$(PROG) configs/demo_lm.sh
 
 # make test T="unit/npz mpi/watch cli/run_*" builds what these tests need and runs them; tests/README.md says more.
 # make test SUITE=... runs one suite: unit (cmocka, scripts, fuzz corpora), mpi (programs under mpirun), cli, gpu, or all.
@@ -354,7 +359,7 @@ distclean: ## removes all build folders
 help: ## prints this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-.PHONY: deb tarball package-deb package-tarball all demo demo-translate programs test test-all asan asan-programs tsan mutate bench gpu-programs gpu-test gpu-coverage gpu-asan gpu-check gpu-bundle fuzz headers objects lint tidy format format-check schema install uninstall deps deps-names clean distclean help FORCE
+.PHONY: deb tarball package-deb package-tarball all demo demo-translate demo-lm programs test test-all asan asan-programs tsan mutate bench gpu-programs gpu-test gpu-coverage gpu-asan gpu-check gpu-bundle fuzz headers objects lint tidy format format-check schema install uninstall deps deps-names clean distclean help FORCE
 .PRECIOUS: $(BUILD)/%.c.o
 .DELETE_ON_ERROR:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -205,8 +205,9 @@ rd_code rd_choices_read(rd_choices *c, const char *path, int64_t most, int64_t V
     if (!in) return rd_input_not_open(st, RD_EDATA, path, kind, errno, "check the path");
     const int64_t size = rd_input_stat(in)->st_size;
     if (size > CHOICES_MOST)
-        rd_fail(st, RD_EDATA, "'%s' has %" PRId64 " bytes; a file of multiple choice has at most %d",
-                path, size, CHOICES_MOST);
+        rd_fail(st, RD_EDATA,
+                "'%s' has %" PRId64 " bytes; a file of multiple choice has at most %d", path, size,
+                CHOICES_MOST);
     else if (!(bytes = malloc((size_t)size + 1)))
         rd_fail(st, RD_EENV, "out of memory for the %" PRId64 " bytes of '%s'", size, path);
     RD_TRY(st->code);

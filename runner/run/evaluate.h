@@ -17,8 +17,8 @@ typedef struct eval_result {
     int64_t n_batches, n_bad; /* number of batches, and of those whose loss is not finite */
     double seconds;           /* time of the evaluation */
 
-    /* multiple choice: number of questions, 0: the data have none, and the share of them whose right
-     * answer has the lowest loss: its sum over the tokens, or its mean */
+    /* multiple choice: number of questions, 0: the data have none; share of them whose right answer
+     * has the lowest loss: as a sum over its tokens, as their mean */
     int64_t n_questions;
     double choice_accuracy, choice_accuracy_norm;
 

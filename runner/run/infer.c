@@ -8,7 +8,8 @@
  * pauses; with infer_batch_size 1 that cannot change the output.
  *
  * A language model continues its lines. A text ends before the first stop string, and the rest of
- * the batch goes on. If a chunk is one line, and no file is written, its text appears token by token.
+ * the batch goes on. If a chunk is one line, and no file is written, its text appears token by
+ * token.
  *
  * A line for which the model computes numbers that are not finite has no translation. Its output is
  * blank, and the run ends with code 7. */

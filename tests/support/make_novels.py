@@ -39,7 +39,10 @@ def strings(raw):
 
 def main():
     folder = pathlib.Path(sys.argv[1])
-    data = next(folder.rglob("data/Rdata.rdb")).read_bytes()
+    files = list(folder.rglob("data/Rdata.rdb"))
+    if not files:
+        sys.exit("no data/Rdata.rdb")
+    data = files[0].read_bytes()
     at, found = 0, []
     while at < len(data):
         (size,) = struct.unpack_from(">I", data, at)

@@ -354,8 +354,8 @@ static void test_bad(void **state)
 
 /* ---- multiple choice ---- */
 
-/* Two examples: context 1 2 3 with answers 4 and 5 6 (right), context 6 with answers 0 and 0 (right:
- * the first). */
+/* Two examples: context 1 2 3 with answers 4 and 5 6 (right), context 6 with answers 0 and 0, of
+ * which the first is right. */
 static const uint16_t examples[] = {65535, 28,    0,  1, 2, 3, 1, 2, 3, 1, 4, 2, 5,
                                     6,     65535, 22, 1, 0, 2, 1, 6, 1, 0, 1, 0, /* too long: */ 9};
 enum { IN_EXAMPLES = 25 };
