@@ -119,6 +119,9 @@ int64_t rd_schedule_step(const rd_schedule_config *c, int64_t base, int n_ranks)
 /* Returns rd_schedule_rate at the point that epoch_steps and the origin give. It is right while the
  * number of ranks does not change after origin_step. */
 double rd_schedule_at(const rd_schedule_config *c, int64_t step, int n_ranks);
+/* Returns whether the config has a warm-up that changes no rate: lr_scaling none has no factor to
+ * grow, and warmup_start is not given. */
+bool rd_schedule_idle_warmup(const rd_schedule_config *c);
 /* Appends the lines of the banner: base rate, factor, effective rate, and each boundary before and
  * after scaling (end of the warm-up, begin of the decay, first periods, the step that reaches the
  * floor, pieces). */

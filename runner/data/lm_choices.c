@@ -148,8 +148,9 @@ static rd_code choices_example(rd_choices *c, choices_file *f, int64_t most, int
         return choices_bad(f, what, st);
     }
     if (n_answers < 2 || label >= n_answers) {
-        (void)snprintf(what, sizeof what, "has %" PRId64 " answers, and answer %" PRId64 " is right",
-                       n_answers, label);
+        (void)snprintf(what, sizeof what,
+                       "has %" PRId64 " answers, and answer %" PRId64 " is right", n_answers,
+                       label);
         return choices_bad(f, what, st);
     }
     f->i += CHOICES_HEAD;

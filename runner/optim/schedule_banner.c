@@ -129,12 +129,18 @@ static void inv_sqrt_lines(const rd_schedule_config *c, int n_ranks, rd_strbuf *
     if (at < 1e15) boundary(c, n_ranks, "floor reached", (int64_t)at - from, b);
 }
 
+bool rd_schedule_idle_warmup(const rd_schedule_config *c)
+{
+    return (c->warmup_steps > 0 || c->warmup_epochs > 0.0) && !schedule_banner_scaled(c) &&
+           !c->has_warmup_start && rd_schedule_policy(c) != RD_LR_INV_SQRT;
+}
+
 static void warmup_lines(const rd_schedule_config *c, int n_ranks, rd_strbuf *b)
 {
     const double f = rd_schedule_factor(c, n_ranks);
     if (c->warmup_steps == 0 && c->warmup_epochs == 0.0) return;
     if (rd_schedule_policy(c) == RD_LR_INV_SQRT) return;
-    if (!schedule_banner_scaled(c) && !c->has_warmup_start) {
+    if (rd_schedule_idle_warmup(c)) {
         rd_strbuf_puts(b, "  no warm-up: lr_scaling none has no factor to grow; warmup_start says "
                           "where it begins\n");
         return;

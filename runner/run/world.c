@@ -176,6 +176,18 @@ static void world_batch(const rd_run *r)
                 c->iter_size > 1 ? " x iter_size" : "");
 }
 
+/* Warns of a warm-up without effect, and says how to get one. */
+static void world_idle_warmup(rd_run *r)
+{
+    const rd_schedule_config *c = &r->schedule_config;
+    const bool steps = c->warmup_steps > 0;
+    rd_warn(r->log,
+            "'%s' has no effect: 'lr_scaling' none has no factor to grow, so the rate begins at "
+            "its full value; to warm up from near 0, add \"warmup_start\": %.2g",
+            steps ? "warmup_steps" : "warmup_epochs",
+            steps ? 1.0 / ((double)c->warmup_steps + 1.0) : 0.01);
+}
+
 void world_banner(rd_run *r, int64_t last_step, int64_t n_batches, int64_t n_samples)
 {
     const rd_world *w = r->world;
@@ -221,6 +233,7 @@ void world_banner(rd_run *r, int64_t last_step, int64_t n_batches, int64_t n_sam
         rd_schedule_describe(&r->schedule_config, run_schedule_ranks(r), &s);
         rd_info(r->log, "learning rate:");
         banner_lines(r, "  ", rd_strbuf_str(&s));
+        if (rd_schedule_idle_warmup(&r->schedule_config)) world_idle_warmup(r);
         if (r->spec.joins) defaults_report(r);
     }
     rd_strbuf_release(&s);

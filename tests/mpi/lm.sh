@@ -31,6 +31,9 @@ t() { # np, folder, arguments: trains
 expect "prepare makes the tokenizer" 0 "prepared; train with --logdir=one" "$PROG" --config_file=lm.json --logdir=one \
     --mode=prepare
 expect "one rank uses it" 0 "tokenizer: byte_bpe of one/text" t 1 one --max_steps=50
+expect "no warm-up, no warning of it" 1 "" grep -q "has no effect: 'lr_scaling' none" one/run.log
+expect "a warm-up without effect" 0 "warning: 'warmup_steps' has no effect: 'lr_scaling' none .* add .warmup_start.: 0.0099" \
+    t 1 idle --max_steps=1 --set warmup_steps=100 --set lr_scaling=none
 expect "the line of a step" 0 "  mfu [0-9.]* %" cat one/run.log
 expect "the records" 0 '"model_flops":[0-9.]*,"mfu":[0-9]' cat one/metrics.jsonl
 expect "two ranks" 0 "" t 2 two --max_steps=50
@@ -46,6 +49,11 @@ expect "the loss falls" 0 "" sh -c "
 expect "the first part" 0 "" t 1 half --max_steps=23 --set iter_size=4
 expect "the second part" 0 "resuming from half/model-23.npz" t 1 half --max_steps=50 --set iter_size=4
 expect "resume ends with the same bytes" 0 "" cmp half/model-50.npz parts/model-50.npz
+# SIGKILL within an update, in the third of its four parts.
+expect "killed within an update" 137 "" sh -c 'RD_FAULT=kill:0:30:compute:3 "$@"; exit $?' sh "$PROG" --config_file=lm.json \
+    --logdir=killed --max_steps=50 --summary_frequency=1 --set iter_size=4 --set checkpoint_steps=7
+expect "goes on" 0 "resuming from killed/model-28.npz" t 1 killed --max_steps=50 --set iter_size=4
+expect "ends with the same bytes, too" 0 "" cmp killed/model-50.npz parts/model-50.npz
 
 # Evaluation: exact, and the same for all ranks.
 e() { # np, arguments: evaluates; prints the figures
@@ -59,6 +67,19 @@ expect "evaluation has figures" 0 "^[0-9.]* [0-9.]* [0-9]*$" echo "$figures"
 tokens=$(sed -n 's/^.*dev.txt.: \([0-9,]*\) tokens of.*/\1/p' out.txt | tr -d ,)
 expect "every token but the first is a target" 0 " $((tokens - 1))$" echo "$figures"
 expect "two ranks have the same figures" 0 "^$figures$" e 2
+# With batches of any size, on any number of ranks.
+exact() { # batch:ranks: prints loss and perplexity
+    rm -rf one/eval
+    ranks "${1#*:}" "$PROG" --config_file=lm.json --logdir=one --mode=eval --set eval_batch_size="${1%:*}" > out.txt || return
+    sed -n 's/.*"loss":\([^,]*\),.*"perplexity":\([^,]*\),.*/\1 \2/p' one/eval/metrics.jsonl
+}
+sizes='64:2 3:3'
+[ "${CASES:-}" != all ] || sizes='64:1 3:1 1:2 3:2 64:2 1:3 3:3 64:3'
+alone=$(exact 1:1)
+for size in $sizes; do
+    expect "loss and perplexity, batches of ${size%:*} on ${size#*:} ranks" 0 "^equal$" awk -v a="$alone" -v b="$(exact "$size")" '
+        BEGIN { if (split(a, x) == 2 && split(b, y) == 2 && (x[1] / y[1] - 1) ^ 2 < 1e-24 && (x[2] / y[2] - 1) ^ 2 < 1e-24) print "equal" }'
+done
 [ "${CASES:-}" != all ] || expect "by stride: the same targets" 0 " $((tokens - 1))$" e 1 --set eval_stride=7
 expect "the bits" 0 "" awk -v f="$figures" -v b="$(wc -c < dev.txt)" -v n=100 'BEGIN { split(f, x)
     d = x[1] * x[3] / log(2) / x[2] - (b - n); exit !(d < 12 && d > -12) }'
