@@ -63,9 +63,10 @@ typedef struct rd_token_list {
 
 void rd_token_list_release(rd_token_list *l);
 /* Opens a file of tokens: those of llm.c (a header of 1024 bytes; version 1 with 16 bits, 7 with
- * 32), or of nanoGPT (16 bits, no header). RD_EDATA: file and reason. The caller owns *out, also
- * after a failure. */
-rd_code rd_token_list_open(const char *path, rd_token_list *out, rd_status *st);
+ * 32), or of nanoGPT (no header). Those without a header have 16 bits, but 32 if V, the number of
+ * tokens of the vocabulary, is above 65536, or if every second number of 16 bits at the beginning
+ * is 0. RD_EDATA: file and reason. The caller owns *out, also after a failure. */
+rd_code rd_token_list_open(const char *path, int64_t V, rd_token_list *out, rd_status *st);
 /* Copies tokens [first, first + n). A token that is not below V is RD_EDATA. Thread-safe. */
 rd_code rd_token_list_get(const rd_token_list *l, int64_t first, int64_t n, int64_t V, int32_t *out,
                           rd_status *st);

@@ -3,7 +3,8 @@
  *
  * A file is read where it is needed, so tokens of any number take no memory, and ranks of a host
  * share the system's copy of the file. Files of llm.c begin with 256 int32: magic number, version,
- * number of tokens. Those of nanoGPT are bare. Ours begin with 64 bytes. */
+ * number of tokens. Those of nanoGPT are bare; so are files of 32 bits of other programs. Ours
+ * begin with 64 bytes. */
 #include "lm_impl.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -83,7 +84,22 @@ static rd_code token_llmc(const char *path, const int32_t *head, size_t got, int
     return RD_OK;
 }
 
-rd_code rd_token_list_open(const char *path, rd_token_list *out, rd_status *st)
+/* Does a file without a header look as if its tokens had 32 bits? Their upper halves are all 0, and
+ * the lower ones are not. In a text of 16 bits not every second token is token 0. */
+static bool token_looks_wide(const int32_t *head, size_t got, int64_t size)
+{
+    enum { ENOUGH = 16 };
+    const uint16_t *x = (const uint16_t *)(const void *)head;
+    bool low = false;
+    if (size % 4 != 0 || got < ENOUGH * sizeof *head) return false;
+    for (size_t i = 0; i + 1 < got / sizeof *x; i += 2) {
+        if (x[i + 1] != 0) return false;
+        low |= x[i] != 0;
+    }
+    return low;
+}
+
+rd_code rd_token_list_open(const char *path, int64_t V, rd_token_list *out, rd_status *st)
 {
     int32_t head[LLMC_HEADER / 4] = {0};
     size_t got;
@@ -96,12 +112,18 @@ rd_code rd_token_list_open(const char *path, rd_token_list *out, rd_status *st)
                        "'%s' is a file of multiple choice of llm.c, not one of tokens", path);
     if (got >= 4 && (head[0] == LLMC_MAGIC || head[0] == LLMC_MAGIC_32))
         return token_llmc(path, head, got, size, out, st);
-    if (size % 2 != 0)
+    if (V <= 65536 && size % 2 != 0)
         return rd_fail(st, RD_EDATA,
                        "'%s' has %" PRId64
                        " bytes, an odd number, but its tokens have 16 bits each",
                        path, size);
-    out->n = size / 2;
+    if (V > 65536 && size % 4 != 0)
+        return rd_fail(st, RD_EDATA,
+                       "'%s' has %" PRId64 " bytes, no multiple of 4, but its tokens have 32 bits "
+                       "each, since the vocabulary has %" PRId64 " tokens",
+                       path, size, V);
+    out->wide = V > 65536 || token_looks_wide(head, got, size);
+    out->n = size / (int64_t)token_bytes(out->wide);
 done:
     return st->code;
 }

@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     rd_token_list l;
     int32_t ids[16];
     fuzz_memory_file(data, size, path);
-    const rd_code code = rd_token_list_open(path, &l, &st);
+    const rd_code code = rd_token_list_open(path, 50257, &l, &st);
     must((code == RD_OK) == (st.msg[0] == '\0'));
     must(code == RD_OK || code == RD_EDATA);
     if (code == RD_OK) {

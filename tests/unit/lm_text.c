@@ -352,6 +352,42 @@ static void test_bad(void **state)
     assert_null(d);
 }
 
+/* Files without a header: 32 bits if the vocabulary needs them, or if they look so. */
+static void test_wide_tokens(void **state)
+{
+    uint32_t wide[20];
+    uint16_t narrow[40];
+    int32_t ids[40];
+    char path[400];
+    rd_status st = {0};
+    rd_token_list l;
+    (void)state;
+    (void)snprintf(path, sizeof path, "%s/wide.bin", dir);
+    for (uint32_t i = 0; i < 20; i++) wide[i] = i == 3 ? 70000 : 3 * i;
+    put_bytes("wide.bin", wide, sizeof wide);
+    must_do(rd_token_list_open(path, 100000, &l, &st), &st);
+    assert_int_equal(l.n, 20);
+    must_do(rd_token_list_get(&l, 2, 3, 100000, ids, &st), &st);
+    assert_memory_equal(ids, ((const int32_t[]){6, 70000, 12}), 12);
+    rd_token_list_release(&l);
+    wide[3] = 9;
+    put_bytes("wide.bin", wide, sizeof wide);
+    must_do(rd_token_list_open(path, 100, &l, &st), &st);
+    assert_int_equal(l.n, 20);
+    must_do(rd_token_list_get(&l, 0, 20, 100, ids, &st), &st);
+    for (int i = 0; i < 20; i++) assert_int_equal(ids[i], 3 * i);
+    rd_token_list_release(&l);
+    for (int i = 0; i < 40; i++) narrow[i] = (uint16_t)(i % 2 && i != 39 ? 0 : 7);
+    put_bytes("wide.bin", narrow, sizeof narrow);
+    must_do(rd_token_list_open(path, 100, &l, &st), &st);
+    assert_int_equal(l.n, 40); /* one upper half is not 0 */
+    rd_token_list_release(&l);
+    put_bytes("wide.bin", narrow, 78);
+    assert_int_equal(rd_token_list_open(path, 100000, &l, &st), RD_EDATA);
+    assert_non_null(strstr(st.msg, "has 78 bytes, no multiple of 4"));
+    rd_token_list_release(&l);
+}
+
 /* ---- multiple choice ---- */
 
 /* Two examples: context 1 2 3 with answers 4 and 5 6 (right), context 6 with answers 0 and 0, of
@@ -512,5 +548,5 @@ static void test_feed(void **state)
 RD_TESTS_WITH("lm_text", make_dir, remove_dir, TEST_ROWS(test_texts, text_rows),
               TEST(test_empty_prompt), TEST(test_stride), TEST(test_bytes),
               TEST(test_long_document), TEST(test_tokens), TEST_ROWS(test_bad, bad_rows),
-              TEST(test_choices), TEST_ROWS(check_choice, choice_rows), TEST(test_kept),
-              TEST(test_feed))
+              TEST(test_wide_tokens), TEST(test_choices), TEST_ROWS(check_choice, choice_rows),
+              TEST(test_kept), TEST(test_feed))

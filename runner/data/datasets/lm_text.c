@@ -510,7 +510,7 @@ static rd_code lm_open_tokens(lm_text *t, rd_split split, rd_status *st)
     if (!t->list) return rd_fail(st, RD_EENV, "out of memory");
     for (int i = 0; i < t->files.n; i++) {
         t->n_lists = i + 1;
-        RD_TRY(rd_token_list_open(t->files.at[i], &t->list[i], st));
+        RD_TRY(rd_token_list_open(t->files.at[i], t->V, &t->list[i], st));
         RD_TRY(lm_hash_list(t, &t->list[i], st));
         t->head.n += t->list[i].n;
     }
