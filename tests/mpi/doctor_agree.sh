@@ -67,7 +67,7 @@ for mode in train doctor; do
     expect "lo is used, $mode" 3 "lo is missing in btl_tcp_if_exclude (docker0, from environment)" $hosts OMPI_MCA_btl_tcp_if_exclude=docker0 \
         "$PROG" --mode=$mode --config_file=a/toy.json
 done
-expect "flags of the doctor alone" 2 "\-\-hosts is for --mode=doctor" "$PROG" --config_file=a/toy.json --hosts=a:2
+expect "a host that is none" 3 "a: the name cannot be resolved" "$PROG" --config_file=a/toy.json --hosts=a:2
 expect "a wrong list of hosts" 2 "the slots of .a:two. must be a number, 1 .. 4096, not .two.; write a:4 for" "$PROG" --mode=doctor --hosts=a:two
 expect "a name that is none" 3 "the name cannot be resolved" timeout 60 "$PROG" --mode=doctor --hosts=no-such-host.invalid:2
 summary

@@ -6,7 +6,7 @@
 # timeout: 300
 # beside
 . "$(dirname "$0")/../support/toy.sh"
-root=$PWD tool=$PWD/${BUILD:-build/release}/tests/support
+root=$PWD
 work=$(mktemp -d "${TMPDIR:-/tmp}/whole.XXXXXX") || exit 2
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 2

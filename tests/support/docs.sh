@@ -53,7 +53,7 @@ configs/README.md       8192
 configs/BENCH.md        3072
 configs/DATA.md         4096
 configs/DECODING.md     4096
-configs/KEYS.md        60416
+configs/KEYS.md        61440
 configs/TEXT.md         6144
 configs/MIGRATING.md    6144
 configs/MIGRATING_TRANSLATION.md 10240
