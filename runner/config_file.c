@@ -281,7 +281,7 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
     for (const char *s = rd_strbuf_str(&notices); *s; s += strcspn(s, "\n"), s += *s == '\n')
         rd_info(log, "%.*s", (int)strcspn(s, "\n"), s);
     if (note[0]) rd_info(log, "%s", note);
-    if (root && !by_flags(cli) && rd_installed_config(cli->config_file, found))
+    if (root && cli->config_file && !by_flags(cli) && rd_installed_config(cli->config_file, found))
         rd_info(log, "config %.300s: %s", cli->config_file, found);
     if (cli->lr_given) rd_info(log, "learning_rate is %g, from --lr", cli->lr);
     if (root) warn_unknown(*out, log); /* an unknown key may be a missing one, misspelt */

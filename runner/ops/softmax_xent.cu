@@ -172,7 +172,7 @@ static __global__ void __launch_bounds__(512) softmax_long(xent_rows r)
     if (!r.grad) return;
     const float g = r.seed * r.inv * weight_of(r, i),
                 s = g / of.sum * (float)(1.0 + 2.0 * (double)r.z * log_sum_exp(r, top, of.sum));
-#pragma unroll 8
+#pragma unroll 4
     for (int64_t v = threadIdx.x; v < V; v += THREADS) {
         const float slope = limits && v < r.n ? cap_slope(r, l[v]) : 1.0f;
         l[v] = slope * xent_dl(r, v < r.n ? expf((l[v] - top) * r.inv) : 0.0f, s, g, v, y);
