@@ -458,7 +458,6 @@ const rd_flag rd_flags[] = {
      .max = INFINITY,
      .value = "S",
      .def = "1",
-     .brief = "seconds before the first restart",
      .help = "seconds before the first restart; doubled for each further one, up to 60"},
     {.name = "drop_dead_hosts",
      .type = RD_FLAG_BOOL,

@@ -524,6 +524,7 @@ run_pages() {
         if [ -z "$installed" ]; then
             tree | tar -c --null --no-recursion -T - | tar -x -C "$copy" || exit 2
             ln -s "$work/build" "$copy/build"
+        ln -sfn "$copy/configs" "$work/configs" # the program finds experiments by its own path
         fi
         for block in $(find "$work/run" -name '*.sh' -printf '%f\n' | sort -n); do
             if ! grep -q '[^[:space:]]' "$work/run/$block"; then
