@@ -4,6 +4,7 @@
 # The runs have dropout, and some continue with another number of ranks. The script also tests which settings are
 # refused. tests/run runs it and sets BUILD, PROG and MPIRUN.
 # timeout: 600
+# beside
 . "$(dirname "$0")/../support/toy.sh"
 same=$PWD/${BUILD:-build/release}/tests/support/npz_same
 work=$(mktemp -d "${TMPDIR:-/tmp}/any.XXXXXX") || exit 2

@@ -4,6 +4,7 @@
 # An update is the same for every number of ranks and for every iter_size. A run goes on with another number of ranks,
 # also after a kill within an update or at the end of an epoch. tests/run runs the script and sets BUILD, PROG and MPIRUN.
 # timeout: 300
+# beside
 . "$(dirname "$0")/../support/toy.sh"
 same=$PWD/${BUILD:-build/release}/tests/support/npz_same
 work=$(mktemp -d "${TMPDIR:-/tmp}/batch_tokens.XXXXXX") || exit 2

@@ -4,6 +4,7 @@
 # A killed run goes on from a best file that is newer than every model file. A best file is replaced only by a better
 # one that was measured in the same way. tests/run runs the script and sets PROG and MPIRUN.
 # timeout: 300
+# beside
 . "$(dirname "$0")/../support/toy.sh"
 work=$(mktemp -d "${TMPDIR:-/tmp}/best.XXXXXX") || exit 2
 trap 'rm -rf "$work"' EXIT

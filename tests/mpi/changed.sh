@@ -4,6 +4,7 @@
 # Each mode names the keys that have changed since the checkpoint, and refuses other classes. Progress that no run can
 # have leads to an older checkpoint. tests/run runs the script and sets BUILD, PROG and MPIRUN.
 # timeout: 300
+# beside
 . "$(dirname "$0")/../support/toy.sh"
 jpegs=$PWD/${BUILD:-build/release}/tests/bench/make_jpegs
 work=$(mktemp -d "${TMPDIR:-/tmp}/changed.XXXXXX") || exit 2

@@ -3,6 +3,7 @@
 # plateau rule that restores the best checkpoint; also after kills. tests/run runs the script and sets BUILD, PROG and
 # MPIRUN.
 # timeout: 300
+# beside
 . "$(dirname "$0")/../support/toy.sh"
 same=$PWD/${BUILD:-build/release}/tests/support/npz_same
 work=$(mktemp -d "${TMPDIR:-/tmp}/checkpoints.XXXXXX") || exit 2

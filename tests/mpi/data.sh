@@ -3,6 +3,7 @@
 #
 # tests/run runs it and sets BUILD and MPIRUN.
 # shellcheck source=tests/support/toy.sh
+# beside
 . "$(dirname "$0")/../support/toy.sh"
 prog=${BUILD:-build/release}/tests/mpi/data
 run="timeout 60 $MPIRUN"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # decode.sh -- tests the output of infer mode: text, n-best lists and JSON lines are the same bytes for every batch,
 # number of threads and number of ranks. Limits of length and barred tokens act. tests/run sets PROG and MPIRUN.
+# beside
 . "$(dirname "$0")/../support/toy.sh"
 work=$(mktemp -d "${TMPDIR:-/tmp}/decode.XXXXXX") || exit 2
 trap 'rm -rf "$work"' EXIT

@@ -5,6 +5,7 @@
 # holds for the mean over the samples only if sums, weights, rates and update counts are right. tests/run runs the
 # script and sets PROG and MPIRUN.
 # timeout: 300
+# beside
 . "$(dirname "$0")/../support/toy.sh"
 work=$(mktemp -d "${TMPDIR:-/tmp}/descent.XXXXXX") || exit 2
 trap 'rm -rf "$work"' EXIT

@@ -5,6 +5,7 @@
 # CASES=all the run ends within 5 s, including mpirun's own time (on a busy machine: within twice the time of ranks that
 # agree and train). The script also tests what every start checks before MPI.
 # timeout: 300
+# beside
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
 [[ $PROG = /* ]] || PROG=$PWD/$PROG

@@ -3,6 +3,7 @@
 #
 # tests/run runs the script and sets PROG and MPIRUN.
 # timeout: 300
+# beside
 . "$(dirname "$0")/../support/toy.sh"
 work=$(mktemp -d "${TMPDIR:-/tmp}/evaluate.XXXXXX") || exit 2
 trap 'rm -rf "$work"' EXIT

@@ -1,6 +1,7 @@
 #!/bin/sh
 # image_data.sh -- runs tests/mpi/image_data.c alone and on 1 to 4 ranks. tests/run runs it and sets BUILD and MPIRUN.
 # shellcheck source=tests/support/toy.sh
+# beside
 . "$(dirname "$0")/../support/toy.sh"
 prog=${BUILD:-build/release}/tests/mpi/image_data
 run="timeout 60 $MPIRUN"

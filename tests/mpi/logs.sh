@@ -4,6 +4,7 @@
 # Lines are whole, and none is lost. The user sees all lines of rank 0, and the warnings and errors of the other ranks,
 # which name their rank.
 # timeout: 60
+# beside
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
 logs=$PWD/${BUILD:-build/release}/tests/mpi/logs

@@ -2,6 +2,7 @@
 # spikes.sh -- tests the keys spike_loss_z and spike_norm_z: a step with a spike makes no update, is counted and
 # recorded, for every number of ranks and after a resume. tests/run runs the script and sets BUILD, PROG and MPIRUN.
 # timeout: 120
+# beside
 . "$(dirname "$0")/../support/toy.sh"
 same=$PWD/${BUILD:-build/release}/tests/support/npz_same
 work=$(mktemp -d "${TMPDIR:-/tmp}/spikes.XXXXXX") || exit 2

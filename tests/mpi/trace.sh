@@ -4,6 +4,7 @@
 # The trace has rows of all ranks, nested spans in the order of a step, valid JSON when the run is stopped or fails, and
 # one clock for two hosts whose clocks differ. Plan mode reads a log folder, or measures some steps.
 # timeout: 300
+# beside
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
 check=${BUILD:-$PWD/build/release}/tests/support/check_trace

@@ -4,6 +4,7 @@
 # The script runs tests/mpi/update.c on 1 to 4 ranks. Trainings with and without shared memory end with the same
 # bytes. A flipped bit in the copy is found. tests/run runs it and sets BUILD, PROG and MPIRUN.
 # timeout: 400
+# beside
 . "$(dirname "$0")/../support/toy.sh"
 prog=$PWD/${BUILD:-build/release}/tests/mpi/update
 same=$PWD/${BUILD:-build/release}/tests/support/npz_same
