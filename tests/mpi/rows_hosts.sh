@@ -26,8 +26,9 @@ expect "3 hosts, one rank each" 0 "3 hosts, " on node1:1,node2:1,node3:1 3 "$row
 
 toy 200 20
 seq -f 'word%g' 6000 >> data/vocab.txt # rows that no sentence uses
+# So few steps have no summary, whose measurement of the links would be counted, too.
 t() { # FOLDER RULE: trains on two hosts with two ranks each
-    on node1:2,node2:2 4 "$PROG" --config_file=toy.json --logdir="$work/$1" --max_steps=12 --set sparse_embeddings="$2"
+    on node1:2,node2:2 4 "$PROG" --config_file=toy.json --logdir="$work/$1" --max_steps=11 --set sparse_embeddings="$2"
 }
 sent() { # prints the bytes that node1 has sent so far
     "$nodes" exec node1 cat /sys/class/net/eth0/statistics/tx_bytes
@@ -37,7 +38,7 @@ expect "training by rows" 0 "" t sparse auto
 b=$(sent)
 expect "training, whole" 0 "" t whole never
 c=$(sent)
-expect "the same bytes" 0 "" "$same" sparse/model-12.npz whole/model-12.npz
+expect "the same bytes" 0 "" "$same" sparse/model-11.npz whole/model-11.npz
 # Two tables of about 6,000 rows of 16 numbers: 2 x 384 kB, which node1 sends every step if whole tables are summed.
-expect "fewer bytes on the wire: $((b - a)) against $((c - b))" 0 "" test $((c - b - (b - a))) -gt $((12 * 2 * 300000))
+expect "fewer bytes on the wire: $((b - a)) against $((c - b))" 0 "" test $((c - b - (b - a))) -gt $((11 * 2 * 300000))
 summary
