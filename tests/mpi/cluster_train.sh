@@ -13,6 +13,7 @@ top=$(cd "$(dirname "$0")/../.." && pwd)
 same=$top/${BUILD:-build/release}/tests/support/npz_same
 case ${BUILD:-} in *asan*) skip "the sanitizers' settings do not travel to the hosts" ;; esac
 made_hosts 4
+export COLUMNS=200 # the lines of steps are whole
 cd "$work" || exit 2
 toy 64 16
 mpirun=(mpirun --allow-run-as-root -mca plm_rsh_args "-p 12345" -mca oob_tcp_keepalive_time 2 -mca oob_tcp_keepalive_intvl 1
