@@ -223,8 +223,9 @@ demo-lm: ## fetches novels, trains a language model with 2 ranks for five minute
 TESTS_unit := $(UNIT) $(FUZZ) $(filter tests/unit/% tests/scripts/% tests/golden/%,$(SHELLS))
 HOSTS      := $(patsubst %,tests/mpi/%.sh,cluster cluster_train hosts launch_hosts rows_hosts slurm transformer_hosts update_hosts)
 LONG       := $(patsubst %,tests/mpi/%.sh,doctor doctor_agree supervise signals watch images end finite logdir other_ranks decode batch_tokens average checkpoints \
-              raw_text spikes transformer exchange launch lm whole sweep) \
-              $(wildcard tests/fault/*.sh) $(BUILD)/tests/golden/images tests/cli/run tests/scripts/lint_finds.sh
+              raw_text spikes transformer exchange launch lm whole sweep rows any) \
+              $(wildcard tests/fault/*.sh) $(BUILD)/tests/golden/images tests/cli/run \
+              $(patsubst %,tests/scripts/%.sh,lint_finds install docker) tests/unit/typing.sh tests/unit/translation_tasks.sh
 TESTS_hosts := $(HOSTS)
 TESTS_mpi  := $(filter-out $(HOSTS),$(filter tests/mpi/% tests/fault/%,$(SHELLS)))
 TESTS_cli  := $(if $(wildcard tests/cli/*/cmd),tests/cli/run)
