@@ -79,6 +79,15 @@ rd_element rd_gpu_narrow(const rd_gpu *g);
  * NULL: nothing new. Borrowed until the next call of an op. */
 const char *rd_gpu_take_note(rd_gpu *g);
 
+/* Who computed LSTM layers in training so far, in forward passes of a layer. */
+typedef struct rd_gpu_rnn_counts {
+    int64_t cudnn, own;
+    /* why own kernels computed the last of these passes; "": they computed none */
+    const char *why;
+} rd_gpu_rnn_counts;
+/* Writes the counts to *out. why is borrowed until g is freed. */
+void rd_gpu_count_rnn(rd_gpu *g, rd_gpu_rnn_counts *out);
+
 /* ---- memory ---- */
 /* Allocates device memory, 256-byte aligned, contents undefined. out: address of any object
  * pointer. The caller owns the memory and returns it with rd_gpu_memory_free. */

@@ -104,6 +104,13 @@ void device_report_work(const rd_run *r)
                 " were uploaded during the step before, through %.1f MB of GPU memory%s",
                 a.taken, a.taken + a.late, (double)a.bytes * 1e-6,
                 a.is_short ? ", which was full" : "");
+    rd_gpu_rnn_counts n;
+    rd_gpu_count_rnn(run_gpu(r), &n);
+    if (n.cudnn + n.own > 0)
+        rd_info(r->log,
+                "LSTM layers in training: %" PRId64 " passes by cuDNN, %" PRId64
+                " by own kernels%s%s%s",
+                n.cudnn, n.own, n.own ? " (" : "", n.own ? n.why : "", n.own ? ")" : "");
     rd_gpu_graph_counts c;
     rd_gpu_count_graphs(run_gpu(r), &c);
     if (c.started > 0)

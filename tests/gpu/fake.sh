@@ -45,6 +45,13 @@ for pace in lazy eager random; do
 done
 for pace in eager random; do expect "the same weights: $pace" 0 "" "$same" lazy/model-5.npz $pace/model-5.npz; done
 
+# The log says who computed LSTM layers: both directions, five steps.
+expect "LSTM layers by cuDNN" 0 "LSTM layers in training: 10 passes by cuDNN, 0 by own kernels$" t 1 by_cudnn --max_steps=5
+expect "by own kernels" 0 "LSTM layers in training: 0 passes by cuDNN, 10 by own kernels (cuDNN has no persistent algorithm for bfloat16)" \
+    t 1 by_own --max_steps=5 --set dtype=mixed
+expect "by own kernels, after a refusal" 0 "LSTM layers in training: 0 passes by cuDNN, 10 by own kernels (cuDNN refused the sizes)" \
+    with RD_EMULATED_CUDNN_REFUSES=cudnnSetRNNDescriptor_v8 1 refused --max_steps=5
+
 # In the first step all plans are made and no sum runs. The convolutions of later steps have the same shapes.
 config=net
 expect "images on two GPUs" 0 "plans beside sums 0" with RD_EMULATED_COUNT=1 2 net --max_steps=3 --set bucket_mb=0.01

@@ -53,6 +53,7 @@ struct rd_gpu_rnn {
     char text[200]; /* text of the last refusal */
     char note[480];
     bool has_note;
+    rd_gpu_rnn_counts counts;
 };
 
 #define TRY_DNN(call) RD_TRY(rd_gpu_dnn_result(g, (dnn->call), #call, RD_HERE, st))
@@ -109,6 +110,23 @@ void rd_gpu_rnn_free(rd_gpu *g)
     free((*s)->refused);
     free(*s);
     *s = NULL;
+}
+
+/* Returns what the GPU's recurrent layers have in common; makes it first if it is not there. NULL:
+ * out of memory. */
+static struct rd_gpu_rnn *gpu_rnn_common(rd_gpu *g, rd_status *st)
+{
+    struct rd_gpu_rnn **s = rd_gpu_rnn_of(g);
+    if (!*s) *s = calloc(1, sizeof **s);
+    if (!*s) rd_fail(st, RD_EENV, "out of memory for recurrent layers");
+    return *s;
+}
+
+void rd_gpu_count_rnn(rd_gpu *g, rd_gpu_rnn_counts *out)
+{
+    const struct rd_gpu_rnn *s = *rd_gpu_rnn_of(g);
+    *out = s ? s->counts : (rd_gpu_rnn_counts){.cudnn = 0};
+    if (!out->why) out->why = "";
 }
 
 const char *rd_gpu_take_note(rd_gpu *g)
@@ -322,12 +340,10 @@ typedef struct batch {
 static rd_code gpu_rnn_begin(rd_gpu *g, const rd_lstm_layer *l, const rd_rnn_choice *c, bool keep,
                              batch *b, bool *no, rd_status *st)
 {
-    struct rd_gpu_rnn **slot = rd_gpu_rnn_of(g);
+    struct rd_gpu_rnn *s = gpu_rnn_common(g, st);
     const rd_dnn_rnn *dnn;
     *no = false;
-    if (!*slot) *slot = calloc(1, sizeof **slot);
-    struct rd_gpu_rnn *s = *slot;
-    if (!s) return rd_fail(st, RD_EENV, "out of memory for recurrent layers");
+    if (!s) return st->code;
     RD_TRY(rd_gpu_dnn_rnn(g, &dnn, st));
     if (!s->x) TRY_DNN(cudnnCreateRNNDataDescriptor(&s->x));
     if (!s->y) TRY_DNN(cudnnCreateRNNDataDescriptor(&s->y));
@@ -421,6 +437,8 @@ static size_t rows_bytes(const rd_rnn_rows *r, rd_rnn_type t)
     return (size_t)(r->n_steps * r->n_seq * (r->in + r->extra)) * element(t);
 }
 
+static const char refused_why[] = "cuDNN refused the sizes";
+
 static rd_rnn_choice gpu_rnn_choose(rd_gpu *g, const char *cell, const rd_lstm_layer *l,
                                     bool trains)
 {
@@ -445,9 +463,11 @@ static rd_rnn_choice gpu_rnn_choose(rd_gpu *g, const char *cell, const rd_lstm_l
     return rd_rnn_choose(&k);
 }
 
-rd_code rd_gpu_lstm_forward(rd_gpu *g, const char *cell, const rd_lstm_layer *l, const float *x,
-                            const float *a, float *y, bool keep, rd_arena *kept, rd_arena *scratch,
-                            rd_lstm_kept *v, rd_status *st)
+/* Computes the layer by cuDNN if `v->choice` says so and cuDNN does not refuse. Else v->choice
+ * becomes RD_RNN_OWN. */
+static rd_code gpu_rnn_forward(rd_gpu *g, const rd_lstm_layer *l, const float *x, const float *a,
+                               float *y, bool keep, rd_arena *kept, rd_arena *scratch,
+                               rd_lstm_kept *v, rd_status *st)
 {
     const rd_mark mark = rd_arena_mark(scratch), mark_kept = rd_arena_mark(kept);
     const rd_rnn_type type = gpu_rnn_type_of(g);
@@ -455,12 +475,12 @@ rd_code rd_gpu_lstm_forward(rd_gpu *g, const char *cell, const rd_lstm_layer *l,
     bool no = false;
     batch b;
     void *w, *work;
-    *v = (rd_lstm_kept){.choice = gpu_rnn_choose(g, cell, l, keep)};
     const rd_rnn_choice c = v->choice;
     if (c.algo == RD_RNN_OWN) return st->code;
     const refusal key = refusal_of(l, &c);
     if (was_refused(*rd_gpu_rnn_of(g), &key)) {
         v->choice.algo = RD_RNN_OWN;
+        v->choice.why = refused_why;
         return st->code;
     }
     RD_TRY(gpu_rnn_begin(g, l, &c, keep, &b, &no, st));
@@ -497,8 +517,28 @@ done:
     if (no && st->code == RD_OK) {
         rd_arena_rewind(kept, mark_kept);
         v->choice.algo = RD_RNN_OWN;
+        v->choice.why = refused_why;
         return gpu_rnn_refuse(*rd_gpu_rnn_of(g), l, &c, st);
     }
+    return st->code;
+}
+
+rd_code rd_gpu_lstm_forward(rd_gpu *g, const char *cell, const rd_lstm_layer *l, const float *x,
+                            const float *a, float *y, bool keep, rd_arena *kept, rd_arena *scratch,
+                            rd_lstm_kept *v, rd_status *st)
+{
+    struct rd_gpu_rnn *s = gpu_rnn_common(g, st);
+    if (!s) return st->code;
+    *v = (rd_lstm_kept){.choice = gpu_rnn_choose(g, cell, l, keep)};
+    RD_TRY(gpu_rnn_forward(g, l, x, a, y, keep, kept, scratch, v, st));
+    if (!keep || strcmp(cell, "lstm") != 0) return st->code;
+    if (v->choice.algo == RD_RNN_OWN) {
+        s->counts.own++;
+        s->counts.why = v->choice.why;
+    } else {
+        s->counts.cudnn++;
+    }
+done:
     return st->code;
 }
 
