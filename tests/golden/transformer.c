@@ -235,7 +235,7 @@ static void test_int8(void **state)
     fixture f;
     double worst = 0.0;
     (void)state;
-    if (test_on_gpu()) skip();
+    if (test_on_gpu()) skip_because("8-bit weights are for CPUs");
     open_tiny(&f, "");
     rd_backend_set_int8(f.be, true);
     const double first = run(&f, 0, false).nll_sum;

@@ -803,7 +803,7 @@ static void as_ranks(int size, int lost, int late, shared *s)
 static void test_ranks(void **state)
 {
     (void)state;
-    if (!gpu_is_emulated()) skip();
+    if (!gpu_is_emulated()) skip_because("ranks need a GPU each, and this machine has one");
     shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(s != MAP_FAILED);
     as_ranks(3, -1, -1, s);
@@ -825,7 +825,7 @@ static void test_alone(void **state)
     rd_gpu_group_options o = {.size = 2, .open_s = 0.2, .sum_s = 60.0};
     rd_gpu_group *q;
     (void)state;
-    if (!gpu_is_emulated()) skip();
+    if (!gpu_is_emulated()) skip_because("ranks need a GPU each, and this machine has one");
     rd_gpu_group_id(gpu, o.id, &st);
     must(&st);
     assert_int_equal(rd_gpu_group_new(gpu, &o, &q, &st), RD_ESTALL);

@@ -22,6 +22,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -38,6 +39,13 @@ static inline void must_do(rd_code code, const rd_status *st)
 {
     if (code != RD_OK) fail_msg("%s (%s)", st->msg, st->where);
 }
+
+/* Skips the test and prints the reason, which tests/gpu/check demands. */
+#define skip_because(reason)          \
+    do {                              \
+        printf("skip: %s\n", reason); \
+        skip();                       \
+    } while (0)
 
 /* Returns whether CASES=all is set (make test-all): tests run every case, and check seconds. */
 static inline bool all_cases(void)
