@@ -47,7 +47,7 @@ static const struct partner_rule {
      RD_MODE_TRAIN_EVAL,
      NULL},
     {{"max_hours_from"}, {"max_hours"}, {NULL}, TRAINS, NULL},
-    {{"tf32", "cuda_graphs", "cudnn_rnn", "allow_shared_gpu"},
+    {{"tf32", "cuda_graphs", "cudnn_rnn", "cpu_binding", "allow_shared_gpu"},
      {"device"},
      {"auto", "cuda"},
      RUNS,

@@ -1,6 +1,7 @@
 /* device.c -- the device of the ranks, and what a GPU needs: an explanation when its memory is
  * full, and a loss scale where gradients are float16. */
 #include "device.h"
+#include "rd/near_cores.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -33,6 +34,21 @@ done:
     return st->code;
 }
 
+/* Collective. Binds this rank to the cores near its GPU, and adds a line for the banner. */
+static rd_code bind_cores(rd_run *r, const char *pci, rd_status *st)
+{
+    rd_near_cores *all = calloc((size_t)r->world->size, sizeof *all);
+    char text[320];
+    if (!all) rd_fail(st, RD_EENV, "out of memory for the cores of %d ranks", r->world->size);
+    RD_TRY(run_agree(r, st));
+    RD_TRY(rd_comm_bind_near(r->comm, pci, all, st));
+    const bool warns = rd_near_text(all, r->world->size, text);
+    if (text[0]) rd_strbuf_printf(&r->notices, "%s%s\n", warns ? "warning: " : "", text);
+done:
+    free(all);
+    return st->code;
+}
+
 rd_code device_choose(rd_run *r, rd_status *st)
 {
     const rd_device asked = r->config.device;
@@ -43,6 +59,8 @@ rd_code device_choose(rd_run *r, rd_status *st)
     (void)rd_gpu_choose(asked, r->config.allow_shared_gpu, compiled, seat, r->world->size,
                         &r->device, st);
     RD_TRY(run_agree(r, st));
+    if (r->device.device == RD_DEVICE_CUDA && r->config.cpu_binding == RUN_BINDING_AUTO)
+        RD_TRY(bind_cores(r, seat[r->world->rank].pci, st));
     if (r->device.text[0] && (r->world->size > 1 || r->device.device == RD_DEVICE_CPU))
         rd_strbuf_printf(&r->notices, "device %s: %s\n", run_word("device", (int)r->config.device),
                          r->device.text);

@@ -27,6 +27,7 @@
 /* Choices of keys; the rows in run_options.c have the words and explain them. */
 typedef enum run_dtype { RUN_DTYPE_FLOAT32, RUN_DTYPE_MIXED } run_dtype;
 typedef enum run_graphs { RUN_GRAPHS_AUTO, RUN_GRAPHS_OFF } run_graphs;
+typedef enum run_binding { RUN_BINDING_AUTO, RUN_BINDING_OFF } run_binding;
 typedef enum run_deterministic { RUN_DETERMINISTIC_NP, RUN_DETERMINISTIC_ANY } run_deterministic;
 typedef enum run_overlap {
     RUN_OVERLAP_AUTO,
@@ -72,6 +73,7 @@ typedef struct run_config {
     bool allow_shared_gpu;
     bool tf32;
     run_graphs cuda_graphs;
+    run_binding cpu_binding;
     rd_rnn_asked cudnn_rnn;
     int64_t threads; /* 0: the rank's share of the cores; deterministic any makes that 1 */
 

@@ -8,6 +8,8 @@ static const char *const dtypes[] = {
 static const char *const devices[] = {
     [RD_DEVICE_AUTO] = "auto", [RD_DEVICE_CPU] = "cpu", [RD_DEVICE_CUDA] = "cuda", NULL};
 static const char *const graphs[] = {[RUN_GRAPHS_AUTO] = "auto", [RUN_GRAPHS_OFF] = "off", NULL};
+static const char *const bindings[] = {
+    [RUN_BINDING_AUTO] = "auto", [RUN_BINDING_OFF] = "off", NULL};
 static const char *const cudnn_rnns[] = {
     [RD_RNN_AUTO] = "auto", [RD_RNN_OFF] = "off", [RD_RNN_ON] = "on", NULL};
 static const char *const levels[] = {
@@ -113,6 +115,9 @@ static const rd_option run_rows[] = {
                 "on a GPU: cuDNN computes all time steps of LSTM layers outside a decoder's loop "
                 "at once. auto: in training, where cuDNN has a persistent algorithm for the sizes. "
                 "on: wherever it computes the same model. off: never"),
+    RD_OPT_ENUM(run_config, cpu_binding, cpu_binding, "\"auto\"", bindings,
+                "on a GPU. auto: a rank that the launcher has not bound keeps to the cores of its "
+                "GPU's NUMA node. off: it keeps all its cores"),
     RD_OPT_INT(run_config, threads, threads, "0", 0, 4096,
                "threads per rank; 0: the rank's share of the CPU cores"),
     RD_OPT_INT(run_config, seed, seed, "0", 0, 9007199254740992.0,

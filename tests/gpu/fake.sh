@@ -94,6 +94,33 @@ RD_EMULATED_GPUS=0
 expect "the doctor without a GPU" 3 "there is no GPU that can be used" t 1 doctor --mode=doctor
 RD_EMULATED_GPUS=2
 
+# Cores near the GPU, in a made /sys: GPU 0 has this process's first core, GPU 1 its last one.
+near() { # address, node, cores
+    mkdir -p "sys/bus/pci/devices/$1"
+    echo "$2" > "sys/bus/pci/devices/$1/numa_node"
+    echo "$3" > "sys/bus/pci/devices/$1/local_cpulist"
+}
+cores=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)
+near 0000:e0:00.0 0 "${cores%%[-,]*}"
+near 0000:e1:00.0 1 "${cores##*[-,]}"
+if [ "${cores%%[-,]*}" != "${cores##*[-,]}" ]; then
+    RD_COMM_SYSFS=$work/sys
+    export RD_COMM_SYSFS
+    expect "ranks keep to the cores near their GPU" 0 "cores: 2 of 2 ranks are bound to those of their GPU's NUMA node (rank 0: node 0, 1 of" \
+        t 2 near --max_steps=1 --set batch_size=8 --set threads=0
+    expect "each has one core" 0 "2 ranks on 1 host .*, 1 thread per rank" cat near/run.log
+    expect "off" 0 "done: step 1" t 1 near_off --max_steps=1 --set cpu_binding=off
+    expect "says nothing" 1 "" grep "cores: " near_off/run.log
+    expect "the launcher has bound it" 0 "cores: ranks are not bound .* because the launcher has bound them" \
+        with OMPI_MCA_orte_bound_at_launch=1 1 near_launcher --max_steps=1
+    near 0000:e0:00.0 1 8000-8001
+    expect "no core near" 0 "warning: rank 0 has no core on NUMA node 1, where its GPU is (1 of 1 ranks)" t 1 near_far --max_steps=1
+    unset RD_COMM_SYSFS
+else
+    echo "skip: one core here, so no rank can be bound to another one"
+    skipped=$((skipped + 1))
+fi
+
 # Two ranks: a call of the second one fails, in its device or in NCCL. Both end; the message names rank 1.
 two='--set batch_size=8 --max_steps=6 --set stall_abort_s=20'
 # shellcheck disable=SC2086 # several words
