@@ -111,7 +111,7 @@ ifeq ($(CUDA),1)
   NVFLAGS   += -std=c++17 -O3 --threads 2 $(foreach s,$(SM),-gencode arch=compute_$s,code=sm_$s) -gencode arch=compute_$(lastword $(SM)),code=compute_$(lastword $(SM)) \
                -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror,-fopenmp-simd
   # A kernel that spills registers is an error. This holds for the compiler and the GPUs for which it was checked.
-  NVFLAGS   += $(if $(and $(findstring release 13.0,$(shell $(NVCC) --version)),$(if $(filter-out 80 90,$(SM)),,yes)),-Xptxas --warn-on-spills)
+  NVFLAGS   += $(if $(and $(findstring release 13.0,$(shell $(NVCC) --version)),$(if $(filter-out 80 90 100,$(SM)),,yes)),-Xptxas --warn-on-spills)
 endif
 
 # make V=1 shows whole commands.
@@ -279,7 +279,7 @@ gpu-coverage: ## the share of the GPU driver's lines that the tests on the fake 
 gpu-asan: ## failures of the GPU driver under AddressSanitizer and UBSan, on the fake runtime
 	@$(MAKE) --no-print-directory CUDA=fake VARIANT=fake-asan SAN=address,undefined OPT=-O1 \
 	    T='$(or $(T),gpu/driver_failures gpu/gpu_basics gpu/lstm)' test
-gpu-check: ## on a machine with a GPU: ops, tests, loss curves, speed, sanitizers, and a report, in eight minutes
+gpu-check: ## on a machine with a GPU: ops, tests, loss curves, speed, sanitizers, and a report: make CUDA=1 gpu-check CHECK='--part 1'
 	@$(MAKE) --no-print-directory CUDA=1 $@
 gpu-bundle: ## everything that gpu-check needs on a machine with a GPU, in one folder to copy: build/gpu-bundle
 	@$(MAKE) --no-print-directory CUDA=1 VARIANT=cuda-v3 ARCH=-march=x86-64-v3 $@
