@@ -28,6 +28,8 @@ struct rd_docs {
     bool line_end;       /* a line end follows text */
     bool open;           /* a document has begun */
     json_t *object;      /* owned; the strings of the last part */
+    rd_doc_form form;    /* of the lines of this file */
+    int64_t lines;       /* of the file that was read last */
 };
 
 static rd_code docs_no_memory(rd_status *st)
@@ -56,6 +58,22 @@ rd_code rd_docs_new(const rd_text_files *files, const rd_doc_rules *rules, rd_do
     return RD_OK;
 }
 
+static bool docs_from_stdin(const char *name)
+{
+    return strcmp(name, "-") == 0;
+}
+
+/* Decides what the lines of a file are, as far as its name tells. */
+static void docs_set_form(rd_docs *d, const char *name)
+{
+    d->form = d->rules.prompts ? d->rules.form : RD_DOC_AUTO;
+    if (d->form != RD_DOC_AUTO) return;
+    if (rd_docs_json(name))
+        d->form = RD_DOC_JSON;
+    else if (!d->rules.prompts || !docs_from_stdin(name))
+        d->form = RD_DOC_TEXT;
+}
+
 rd_code rd_docs_new_mem(const char *name, const char *text, size_t n, int64_t lines_before,
                         const rd_doc_rules *rules, rd_docs **out, rd_status *st)
 {
@@ -64,6 +82,7 @@ rd_code rd_docs_new_mem(const char *name, const char *text, size_t n, int64_t li
     d->rules = *rules;
     d->mem_name = name;
     d->rules.lines.lines_before = lines_before;
+    docs_set_form(d, name);
     if (rd_lines_new_mem(name, text, n, d->rules.lines, &d->in, st) == RD_OK) return RD_OK;
     rd_docs_free(d);
     *out = NULL;
@@ -79,6 +98,16 @@ void rd_docs_free(rd_docs *d)
     free(d);
 }
 
+rd_doc_form rd_docs_form(const rd_docs *d)
+{
+    return d->form;
+}
+
+int64_t rd_docs_lines(const rd_docs *d)
+{
+    return d->in ? rd_lines_number(d->in) : d->lines;
+}
+
 int64_t rd_docs_bytes(const rd_docs *d)
 {
     return d->before + (d->in ? rd_lines_bytes(d->in) : 0);
@@ -91,7 +120,8 @@ int64_t rd_docs_disk(const rd_docs *d)
 
 static const char *docs_name(const rd_docs *d)
 {
-    return d->files ? d->files->at[d->file] : d->mem_name;
+    const char *name = d->files ? d->files->at[d->file] : d->mem_name;
+    return docs_from_stdin(name) ? "standard input" : name;
 }
 
 /* Ends the file, and says whether another one follows. */
@@ -99,6 +129,7 @@ static bool docs_next_file(rd_docs *d)
 {
     d->disk_before = rd_docs_disk(d);
     d->before = rd_docs_bytes(d);
+    d->lines = rd_docs_lines(d);
     rd_lines_free(d->in);
     d->in = NULL;
     return d->files && ++d->file < d->files->n;
@@ -108,10 +139,10 @@ static bool docs_next_file(rd_docs *d)
 
 static rd_code docs_bad_line(const rd_docs *d, const char *what, rd_status *st)
 {
-    return rd_fail(st, RD_EDATA,
-                   "%s:%" PRId64 ": %s; a line is an object with \"text\", or with \"prompt\" and "
-                   "\"completion\"",
-                   docs_name(d), rd_lines_number(d->in), what);
+    return rd_fail(st, RD_EDATA, "%s:%" PRId64 ": %s; a line is an object with %s", docs_name(d),
+                   rd_lines_number(d->in), what,
+                   d->rules.prompts ? "\"prompt\" or \"text\""
+                                    : "\"text\", or with \"prompt\" and \"completion\"");
 }
 
 /* Returns the string of a key; NULL: there is none. Other values are RD_EDATA. */
@@ -253,18 +284,35 @@ done:
     return st->code;
 }
 
+/* Is the line an object with a prompt? */
+static bool docs_is_prompt(const char *line, size_t n)
+{
+    json_t *o = json_loadb(line, n, 0, NULL);
+    const bool is = json_is_string(json_object_get(o, "prompt")) ||
+                    json_is_string(json_object_get(o, "text"));
+    json_decref(o);
+    return is;
+}
+
 static rd_code docs_of_file(rd_docs *d, rd_doc_part *out, bool *more, rd_status *st)
 {
     const char *line;
     size_t n;
     *more = true;
-    if (!rd_docs_json(docs_name(d))) return docs_plain(d, out, more, st);
+    if (d->form == RD_DOC_TEXT) return docs_plain(d, out, more, st);
     for (;;) {
         RD_TRY(rd_lines_next(d->in, &line, &n, st));
         *more = line != NULL;
         if (!line) return RD_OK;
-        if (docs_blank(line, n)) continue;
-        return docs_object(d, line, n, out, st);
+        const bool blank = docs_blank(line, n);
+        if (d->form == RD_DOC_AUTO) {
+            if (!blank) d->form = docs_is_prompt(line, n) ? RD_DOC_JSON : RD_DOC_TEXT;
+            if (d->form != RD_DOC_JSON) {
+                *out = (rd_doc_part){.text = line, .n = n, .ends = true};
+                return RD_OK;
+            }
+        }
+        if (!blank) return docs_object(d, line, n, out, st);
     }
 done:
     return st->code;
@@ -277,6 +325,7 @@ rd_code rd_docs_next(rd_docs *d, rd_doc_part *out, bool *more, rd_status *st)
         if (!d->in) {
             if (!d->files || d->file >= d->files->n) return RD_OK;
             RD_TRY(rd_lines_new(d->files->at[d->file], d->rules.lines, &d->in, st));
+            docs_set_form(d, d->files->at[d->file]);
         }
         RD_TRY(docs_of_file(d, out, more, st));
         if (*more) return RD_OK;

@@ -12,10 +12,14 @@
 /* What ends a document of a plain text. */
 typedef enum rd_doc_unit { RD_DOC_FILE, RD_DOC_BLANK_LINE, RD_DOC_LINE } rd_doc_unit;
 
+/* What the lines of prompts are. */
+typedef enum rd_doc_form { RD_DOC_AUTO, RD_DOC_TEXT, RD_DOC_JSON } rd_doc_form;
+
 typedef struct rd_doc_rules {
     rd_doc_unit unit;
     rd_lines_opts lines;
-    bool prompts; /* texts to continue: a line, or an object with "prompt" or "text" */
+    bool prompts;     /* texts to continue: a line, or an object with "prompt" or "text" */
+    rd_doc_form form; /* of prompts. Auto: by the name; of standard input by its first line */
 } rd_doc_rules;
 
 /* A part of a document. Long documents come in several parts, cut where it does not change the
@@ -37,13 +41,17 @@ bool rd_docs_bin(const char *name);
 /* Opens files as a list of documents. files and the rules are borrowed. The caller owns *out. */
 rd_code rd_docs_new(const rd_text_files *files, const rd_doc_rules *rules, rd_docs **out,
                     rd_status *st);
-/* Opens plain text in memory, borrowed, as prompts, one a line. lines_before: for messages. */
+/* Opens text in memory, borrowed. name: "-" for standard input. lines_before: for messages. */
 rd_code rd_docs_new_mem(const char *name, const char *text, size_t n, int64_t lines_before,
                         const rd_doc_rules *rules, rd_docs **out, rd_status *st);
 void rd_docs_free(rd_docs *d); /* NULL is fine */
 /* Finds the next part. *more is false after the last one. A line that is no object with the right
  * strings is RD_EDATA with file and line. */
 rd_code rd_docs_next(rd_docs *d, rd_doc_part *out, bool *more, rd_status *st);
+/* Returns the form of the lines of prompts; auto: no line that is not blank was read. */
+rd_doc_form rd_docs_form(const rd_docs *d);
+/* Returns the number of the last line that was read, in its file. */
+int64_t rd_docs_lines(const rd_docs *d);
 /* Returns the number of bytes that were read, after decompression. */
 int64_t rd_docs_bytes(const rd_docs *d);
 /* Returns how much of the files' stored bytes is done. */

@@ -1,5 +1,5 @@
 /* lm_documents.c -- fuzz target: reads any bytes as documents. The first byte chooses what a
- * document is, and whether the bytes are JSON lines. */
+ * document is, and whether the bytes are JSON lines, or come by standard input. */
 #include "../../runner/data/lm_impl.h"
 #include "fuzz_files.h"
 
@@ -7,7 +7,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const names[] = {"text", "x.jsonl"};
+    static const char *const names[] = {"text", "x.jsonl", "-"};
     if (size == 0) return 0;
     const rd_doc_rules rules = {.unit = (rd_doc_unit)(data[0] / 2 % 3),
                                 .lines = {.replace = data[0] / 8 % 2, .max_line_bytes = 1 << 16},
@@ -17,7 +17,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     rd_doc_part p;
     bool more = true;
     size_t bytes = 0;
-    (void)rd_docs_new_mem(names[data[0] % 2], (const char *)data + 1, size - 1, 0, &rules, &d, &st);
+    const char *name = names[data[0] / 32 % 2 ? 2 : data[0] % 2];
+    (void)rd_docs_new_mem(name, (const char *)data + 1, size - 1, 0, &rules, &d, &st);
     must((d != NULL) == (st.code == RD_OK));
     while (d && more && rd_docs_next(d, &p, &more, &st) == RD_OK) {
         if (!more) break;
@@ -27,6 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     must(st.code == RD_OK || (st.code == RD_EDATA && st.msg[0] != '\0'));
     must(bytes <= 3 * size);
+    must(!d || rules.prompts || rd_docs_form(d) != RD_DOC_AUTO);
     rd_docs_free(d);
     return 0;
 }

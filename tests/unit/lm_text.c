@@ -78,6 +78,26 @@ static char *all_texts(const rd_dataset *d)
     return out.s ? out.s : strdup("");
 }
 
+/* Appends the prompts, "text|" each. */
+static char *prompts_of(const rd_dataset *d)
+{
+    const rd_dataset_def *def = rd_dataset_def_of(d);
+    void *self = rd_dataset_self(d);
+    rd_strbuf out = {0};
+    rd_status st = {0};
+    rd_arena *a = NULL;
+    must_do(rd_arena_new(1 << 16, &a, &st), &st);
+    for (int64_t i = 0; i < def->count(self); i++) {
+        rd_batch b = {0};
+        rd_arena_reset(a);
+        must_do(def->fetch(self, &i, 1, a, &b, &st), &st);
+        def->text(self, 0, b.field[0].data, b.field[0].off[1], false, &out);
+        rd_strbuf_puts(&out, "|");
+    }
+    rd_arena_free(a);
+    return out.s ? out.s : strdup("");
+}
+
 /* ---- documents and windows ---- */
 
 static struct text_row {
@@ -545,8 +565,97 @@ static void test_feed(void **state)
     rd_dataset_free(d);
 }
 
+/* Prompts: what a line is depends on the name, on the first line of standard input, and on
+ * input_format. */
+static struct prompt_row {
+    const char *name, *file, *form, *text, *want; /* want: prompts, or a part of the message */
+    rd_code code;
+} prompt_rows[] = {
+    {"text", "p", "auto", "{\"prompt\": \"a\"}\n", "{\"prompt\": \"a\"}|", RD_OK},
+    {"JSON by name", "p.jsonl", "auto", "{\"prompt\": \"a\"}\n\n{\"text\": \"b\\n\"}\n", "a|b\n|",
+     RD_OK},
+    {"JSON by key", "p", "jsonl", "{\"prompt\": \"a\"}\n\n{\"text\": \"b\\n\"}\n", "a|b\n|", RD_OK},
+    {"text by key", "p.jsonl", "text", "{\"text\"", "{\"text\"|", RD_OK},
+    {"standard input, JSON", NULL, "auto", "{\"prompt\": \"a\", \"n\": 1}\n{\"text\": \"b\"}",
+     "a|b|", RD_OK},
+    {"standard input, text", NULL, "auto", "{a\n{\"text\": \"b\"}\n", "{a|{\"text\": \"b\"}|",
+     RD_OK},
+    {"standard input, cut", NULL, "auto", "{\"text\": \"b\n", "{\"text\": \"b|", RD_OK},
+    {"standard input, another object", NULL, "auto", "{\"t\": \"b\"}\n", "{\"t\": \"b\"}|", RD_OK},
+    {"standard input, text by key", NULL, "text", "{\"text\": \"b\"}\n", "{\"text\": \"b\"}|",
+     RD_OK},
+    {"standard input, JSON by key", NULL, "jsonl", "{\"t\": \"b\"}\n",
+     "standard input:1: neither \"prompt\" nor \"text\"; a line is an object with \"prompt\" or",
+     RD_EDATA},
+    {"standard input, text later", NULL, "auto", "{\"text\": \"b\"}\n\nab\n",
+     "standard input:3: not JSON", RD_EDATA},
+    {"standard input, a prompt that is a number", NULL, "auto",
+     "{\"text\": \"b\"}\n{\"prompt\": 1}", "standard input:2: \"prompt\" is not a string",
+     RD_EDATA},
+};
+
+static void check_prompts(void **state)
+{
+    const struct prompt_row *r = *state;
+    const rd_dataset_args a = {.mode = RD_MODE_INFER, .split = RD_SPLIT_TEST, .keep_all = true};
+    char config[400];
+    rd_dataset *d;
+    rd_status st = {0};
+    put("ascii",
+        "#run_dist characters 1\n\\n\n\xE2\x96\x81\n\"\n1\n:\na\nb\ne\nm\no\np\nr\nt\nx\n{\n}\n");
+    if (r->file) put(r->file, r->text);
+    (void)snprintf(config, sizeof config,
+                   "{'source_file_test': '%s%s', 'input_format': '%s', 'subword': 'char',"
+                   " 'subword_model': '@/ascii'}",
+                   r->file ? "@/" : "/dev/null", r->file ? r->file : "", r->form);
+    must_do(open_as(config, &a, &d, &st), &st);
+    const rd_dataset_def *def = rd_dataset_def_of(d);
+    if (!r->file) (void)def->feed(rd_dataset_self(d), r->text, strlen(r->text), 0, &st);
+    if (st.code != r->code) fail_msg("code %d, '%s'", st.code, st.msg);
+    if (r->code != RD_OK) {
+        if (!strstr(st.msg, r->want)) fail_msg("'%s'", st.msg);
+    } else {
+        char *got = prompts_of(d);
+        assert_string_equal(got, r->want);
+        free(got);
+    }
+    rd_dataset_free(d);
+}
+
+/* The first text decides what the lines of later ones are. A message counts blank lines, too. */
+static void test_feed_json(void **state)
+{
+    const rd_dataset_args a = {.mode = RD_MODE_INFER, .split = RD_SPLIT_TEST, .keep_all = true};
+    static const struct {
+        const char *text, *want;
+    } fed[] = {{"{\"text\": \"a\"}\n\n\n", "a|"},
+               {"\n", ""},
+               {"{\"prompt\": \"bb\"}\n{\"prompt\": \"c\"}\n", "bb|c|"}};
+    rd_dataset *d;
+    rd_status st = {0};
+    int64_t before = 0;
+    (void)state;
+    put("chars", "#run_dist characters 1\na\nb\nc\n");
+    must_do(open_as("{'source_file_test': '/dev/null', 'subword': 'char', 'subword_model':"
+                    " '@/chars'}",
+                    &a, &d, &st),
+            &st);
+    const rd_dataset_def *def = rd_dataset_def_of(d);
+    for (size_t i = 0; i < sizeof fed / sizeof *fed; i++) {
+        must_do(def->feed(rd_dataset_self(d), fed[i].text, strlen(fed[i].text), before, &st), &st);
+        char *got = prompts_of(d);
+        assert_string_equal(got, fed[i].want);
+        free(got);
+        before += def->count(rd_dataset_self(d));
+    }
+    assert_int_equal(def->feed(rd_dataset_self(d), "\n{}\n", 4, before, &st), RD_EDATA);
+    assert_non_null(strstr(st.msg, "standard input:8: neither"));
+    rd_dataset_free(d);
+}
+
 RD_TESTS_WITH("lm_text", make_dir, remove_dir, TEST_ROWS(test_texts, text_rows),
               TEST(test_empty_prompt), TEST(test_stride), TEST(test_bytes),
               TEST(test_long_document), TEST(test_tokens), TEST_ROWS(test_bad, bad_rows),
               TEST(test_wide_tokens), TEST(test_choices), TEST_ROWS(check_choice, choice_rows),
-              TEST(test_kept), TEST(test_feed))
+              TEST(test_kept), TEST(test_feed), TEST_ROWS(check_prompts, prompt_rows),
+              TEST(test_feed_json))

@@ -23,6 +23,7 @@ typedef struct lm_config {
     const char *subword, *subword_model, *data_location;
     int64_t subword_size, seq_len, max_len, eval_stride, vocab_size, end_id, max_line_bytes;
     rd_doc_unit document;
+    rd_doc_form input_format;
     kept_tokens token_cache;
     invalid_utf8 invalid_utf8;
     bool has_seq_len, has_end_id;
@@ -31,6 +32,8 @@ typedef struct lm_config {
 #define T lm_config
 static const char *const units[] = {
     [RD_DOC_FILE] = "file", [RD_DOC_BLANK_LINE] = "blank_line", [RD_DOC_LINE] = "line", NULL};
+static const char *const forms[] = {
+    [RD_DOC_AUTO] = "auto", [RD_DOC_TEXT] = "text", [RD_DOC_JSON] = "jsonl", NULL};
 static const char *const caches[] = {
     [TOKENS_AUTO] = "auto", [TOKENS_MEMORY] = "memory", [TOKENS_FILE] = "file", NULL};
 static const char *const utf8_choices[] = {
@@ -45,6 +48,8 @@ static const rd_option options[] = {
                  "evaluation text; .bin: tokens, or multiple choice of llm.c"),
     RD_OPT_PATHS(T, source_file_test, file[RD_SPLIT_TEST],
                  "prompts, one a line; - is standard input"),
+    RD_OPT_ENUM(T, input_format, input_format, "\"auto\"", forms,
+                "prompts: lines of text, or JSON lines. auto: by the name; of - by its first line"),
     RD_OPT_NAME(T, subword, subword, NULL, rd_subword_kinds,
                 "how text becomes tokens: byte_bpe (default), char or sentencepiece"),
     RD_OPT_PATH(T, subword_model, subword_model, NULL,
@@ -92,6 +97,7 @@ typedef struct lm_text {
     bool prompts;    /* the samples are texts to continue */
     rd_doc_rules docs;
     rd_token_head head;
+    int64_t n_fed; /* number of lines of all texts of `feed` */
     /* LM_IDS: the tokens. Examples and prompts: LM_FIRST int64_t [n_examples + 1] first token of
      * each, LM_PROMPT int32_t [n_examples] number of tokens of its prompt. */
     rd_block block[LM_BLOCKS];
@@ -172,7 +178,8 @@ static rd_code lm_read_config(lm_text *t, lm_config *c, const rd_dataset_args *a
                              .lines = {.replace = c->invalid_utf8 == UTF8_REPLACE,
                                        .max_line_bytes = c->max_line_bytes,
                                        .any_kind = t->prompts},
-                             .prompts = t->prompts};
+                             .prompts = t->prompts,
+                             .form = c->input_format};
     if (a->mode == RD_MODE_EXPORT) { /* the names alone count; the files may be gone */
         for (int split = 0; split < 2; split++)
             for (int i = 0; i < c->file[split].n; i++) *tokens |= rd_docs_bin(c->file[split].at[i]);
@@ -397,6 +404,17 @@ static void lm_cache_path(const lm_text *t, const lm_config *c, const rd_dataset
     (void)snprintf(path, 4300, "%.4000s/text/ids-%016" PRIx64 ".bin", a->logdir, key);
 }
 
+/* The first line of standard input decides for all. */
+static void lm_keep_form(lm_text *t, const rd_docs *docs)
+{
+    const rd_doc_form form = rd_docs_form(docs);
+    if (t->docs.form != RD_DOC_AUTO || form == RD_DOC_AUTO) return;
+    t->docs.form = form;
+    if (t->log && form == RD_DOC_JSON)
+        rd_info(t->log, "standard input has JSON lines; with input_format text each line is a "
+                        "prompt as it is");
+}
+
 /* Finds the tokens in the file, or makes them, there or in memory. */
 static rd_code lm_find_or_make(lm_text *t, const char *path, uint64_t key, rd_status *st)
 {
@@ -415,6 +433,7 @@ static rd_code lm_find_or_make(lm_text *t, const char *path, uint64_t key, rd_st
     }
     RD_TRY(rd_docs_new(&t->files, &t->docs, &docs, st));
     RD_TRY(lm_make(t, docs, path[0] ? path : NULL, key, st));
+    if (strcmp(t->files.at[0], "-") == 0) lm_keep_form(t, docs);
     if (path[0] && t->head.n_examples > 0)
         rd_fail(st, RD_EUSAGE,
                 "%s has prompts and completions, whose tokens are kept in memory alone; set "
@@ -814,8 +833,12 @@ static rd_code lm_feed(void *self, const char *text, size_t n, int64_t lines_bef
     if (!t->list) t->list = calloc(1, sizeof *t->list);
     if (!t->list) return rd_fail(st, RD_EENV, "out of memory");
     t->n_lists = 1;
-    RD_TRY(rd_docs_new_mem("standard input", text, n, lines_before, &t->docs, &docs, st));
+    /* Blank lines between JSON lines are no samples, and the caller counts samples. */
+    const int64_t before = t->docs.form == RD_DOC_JSON ? t->n_fed : lines_before;
+    RD_TRY(rd_docs_new_mem("-", text, n, before, &t->docs, &docs, st));
     RD_TRY(lm_make(t, docs, NULL, 0, st));
+    t->n_fed = rd_docs_lines(docs);
+    lm_keep_form(t, docs);
     t->list[0] = (rd_token_list){.mem = t->block[LM_IDS].p, .wide = t->head.wide, .n = t->head.n};
     t->count = t->head.n_examples;
 done:
