@@ -4,7 +4,6 @@
  * writes the space before a word at the word. So some tokens are always decoded together. Their
  * text replaces the end of what was there. */
 #include "continuation.h"
-#include "rd/printable.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -69,30 +68,27 @@ void continuation_begin(continuation *c, const rd_dataset *d, int32_t before)
     continuation_cut(c, 0);
 }
 
-/* Returns the number of bytes of an incomplete character at the end of s. */
+/* Stands in a text for bytes that are not UTF-8. */
+static const char replaced[] = "\xEF\xBF\xBD";
+
+/* Returns the number of last bytes that a further token can change. A character whose bytes come
+ * from several tokens is U+FFFD until the last of them, with SentencePiece one for each byte. */
 static size_t continuation_incomplete(const char *s, size_t n)
 {
-    for (size_t k = 1; k <= 3 && k <= n; k++) {
-        const unsigned char b = (unsigned char)s[n - k];
-        if (b >= 0xc2 && b <= 0xf4) {
-            const size_t need = b < 0xe0 ? 2 : b < 0xf0 ? 3 : 4;
-            return need > k ? k : 0;
-        }
-        if ((b & 0xc0) != 0x80) return 0;
-    }
-    return 0;
+    const size_t each = sizeof replaced - 1;
+    size_t k = 0;
+    while (k < 3 * each && k + each <= n && memcmp(s + n - k - each, replaced, each) == 0)
+        k += each;
+    return k;
 }
 
 /* Forgets all tokens but the last, if its text stands for itself. */
 static void continuation_forget(continuation *c, const rd_dataset *d)
 {
-    static const char replaced[] = "\xEF\xBF\xBD";
     rd_strbuf one = {0};
     const int32_t last = c->recent[c->n_recent - 1];
     const size_t n = continuation_text(d, &last, 1, &one);
-    const bool whole = n > 0 && !one.failed && rd_utf8_valid(one.s, n) &&
-                       !strstr(one.s, replaced) &&
-                       continuation_incomplete(c->text.s, c->text.n) == 0;
+    const bool whole = n > 0 && !one.failed && !strstr(one.s, replaced);
     c->text.failed |= one.failed;
     rd_strbuf_release(&one);
     if (!whole) return;

@@ -143,30 +143,51 @@ done
 expect "a stop string is not empty" 2 "stop_strings" ranks 1 "$PROG" --config_file=lm.json --logdir=two --mode=infer \
     --input=prompts.txt --set 'stop_strings=["a", ""]'
 
-# The text of one prompt arrives token by token. Each write is a datagram by itself.
+# The text of one prompt arrives token by token. Each write is a datagram by itself. A second run gets the prompt as a JSON
+# line, and a stop string of the end of one token and the begin of the next: the part before is not shown early.
 cat > stream.py << 'END'
-import socket, subprocess, sys
-here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-run = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=there, stderr=subprocess.DEVNULL)
-there.close()
-run.stdin.write(b"the cat\n")
-run.stdin.close()
-want, parts = open("out.txt", "rb").read(), []
-here.settimeout(60)
-while sum(map(len, parts)) < len(want):
-    parts.append(here.recv(65536))
-print("%s parts, first %r, %s, status %d" % ("many" if len(parts) > 5 else len(parts), parts[0],
-                                             "the same" if b"".join(parts) == want else parts, run.wait()))
+import json, socket, subprocess, sys
+def run(line, want, *more):
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    run = subprocess.Popen(sys.argv[1:] + list(more), stdin=subprocess.PIPE, stdout=there, stderr=subprocess.DEVNULL)
+    there.close()
+    run.stdin.write(line)
+    run.stdin.close()
+    parts = []
+    here.settimeout(60)
+    while sum(map(len, parts)) < len(want):
+        parts.append(here.recv(65536))
+    status = run.wait()
+    here.setblocking(False)
+    try:
+        parts.append(here.recv(65536))
+    except BlockingIOError:
+        pass
+    print("%s parts, first %r, %s, status %d" % ("many" if len(parts) > 4 else len(parts), parts[0],
+                                                 "the same" if b"".join(parts) == want else parts, status))
+    return parts
+want = open("out.txt", "rb").read()
+parts = run(b"the cat\n", want)
+whole = b"".join(parts)
+for k in range(len(parts) - 3, 0, -1):
+    at = sum(map(len, parts[:k + 1]))
+    stop = whole[at - 1:at + 1]
+    if k > 2 and whole.find(stop, len(parts[0])) == at - 1:
+        break
+else:
+    sys.exit("no stop string in %r" % parts)
+run(json.dumps({"prompt": "the cat"}).encode() + b"\n", whole[:at - 1] + b"\n", "--set",
+    "stop_strings=" + json.dumps([stop.decode()]))
 END
 printf 'the cat\n' > prompts.txt
-for stop in 'stop_strings=none' 'stop_strings=sees'; do
-    # shellcheck disable=SC2086
-    {
-        expect "a text in a file, $stop" 0 "^the cat" i 1 $s --set "$stop" --set sampling_temperature=0.7
-        expect "it appears token by token, $stop" 0 "^many parts, first b'the cat', the same, status 0$" "$RD_PYTHON" stream.py \
-            "$PROG" --config_file=lm.json --logdir=two --mode=infer --input=- $s --set "$stop" --set sampling_temperature=0.7
-    }
-done
+# shellcheck disable=SC2086
+{
+    expect "a text in a file" 0 "^the cat" i 1 $s --set sampling_temperature=0.7 --set max_new_tokens=20
+    "$RD_PYTHON" stream.py "$PROG" --config_file=lm.json --logdir=two --mode=infer --input=- $s --set sampling_temperature=0.7 \
+        --set max_new_tokens=20 > streamed.txt 2>&1
+}
+expect "it appears token by token, also of a JSON line before a stop string" 0 "^2$" \
+    sh -c "cat streamed.txt; grep -c \"^many parts, first b'the cat', the same, status 0$\" streamed.txt"
 
 # Multiple choice: tokens 0 and 1 are equally likely, token 2 is rare. The long answer with likely tokens has the larger sum
 # of losses, and the smaller mean.
