@@ -1,5 +1,5 @@
 /* lm_choices.c -- questions with several answers, of which the model must find the likeliest one:
- * files of llm.c, such as its form of HellaSwag.
+ * files of llm.c, such as its form of HellaSwag. JSON lines: lm_questions.c.
  *
  * A file begins with 256 int32: magic number, version, number of examples, bytes of the longest
  * one. An example is a list of uint16: 65535, its bytes, its number, the number of the right
@@ -84,26 +84,42 @@ static rd_code choices_grow(rd_choices *c, int64_t n, rd_status *st)
     return RD_OK;
 }
 
-/* Adds an answer: the context and its tokens. Of a longer text the beginning is left out. */
-static rd_code choices_add(rd_choices *c, const choices_file *f, const uint16_t *context,
-                           int64_t n_context, const uint16_t *answer, int64_t n_answer,
-                           int64_t most, rd_status *st)
+rd_code rd_choices_add(rd_choices *c, int64_t n_context, int64_t n_answer, bool right, int64_t most,
+                       int32_t **context, int32_t **answer, int64_t *skip, rd_status *st)
+{
+    rd_assert(n_context >= 1 && n_answer >= 1 && n_answer < most);
+    *skip = n_context + n_answer > most ? n_context + n_answer - most : 0;
+    RD_TRY(choices_grow(c, n_context + n_answer, st));
+    if (c->n == 0) c->first[0] = 0;
+    *context = c->ids + c->n_ids;
+    *answer = *context + n_context - *skip;
+    c->n_ids += n_context - *skip + n_answer;
+    c->prompt[c->n] = (int32_t)(n_context - *skip);
+    c->question[c->n] = (int32_t)c->n_questions;
+    c->right[c->n] = right;
+    c->n_cut += *skip > 0;
+    c->first[++c->n] = c->n_ids;
+done:
+    return st->code;
+}
+
+/* Adds an answer of a file. */
+static rd_code choices_take(rd_choices *c, const choices_file *f, const uint16_t *context,
+                            int64_t n_context, const uint16_t *answer, int64_t n_answer, bool right,
+                            int64_t most, rd_status *st)
 {
     char what[120];
+    int32_t *to, *then;
+    int64_t skip;
     if (n_answer + 1 > most) {
         (void)snprintf(what, sizeof what,
                        "has an answer of %" PRId64 " tokens, but seq_len is %" PRId64, n_answer,
                        most - 1);
         return choices_bad(f, what, st);
     }
-    const int64_t skip = n_context + n_answer > most ? n_context + n_answer - most : 0;
-    RD_TRY(choices_grow(c, n_context + n_answer, st));
-    if (c->n == 0) c->first[0] = 0;
-    for (int64_t k = skip; k < n_context; k++) c->ids[c->n_ids++] = context[k];
-    for (int64_t k = 0; k < n_answer; k++) c->ids[c->n_ids++] = answer[k];
-    c->prompt[c->n] = (int32_t)(n_context - skip);
-    c->n_cut += skip > 0;
-    c->first[++c->n] = c->n_ids;
+    RD_TRY(rd_choices_add(c, n_context, n_answer, right, most, &to, &then, &skip, st));
+    for (int64_t k = skip; k < n_context; k++) *to++ = context[k];
+    for (int64_t k = 0; k < n_answer; k++) *then++ = answer[k];
 done:
     return st->code;
 }
@@ -159,9 +175,7 @@ static rd_code choices_example(rd_choices *c, choices_file *f, int64_t most, int
         if (f->i >= end) return choices_bad(f, "has fewer answers than it says", st);
         const int64_t n = f->at[f->i++];
         RD_TRY(choices_list(f, end, n, V, &answer, st));
-        RD_TRY(choices_add(c, f, context, n_context, answer, n, most, st));
-        c->question[c->n - 1] = (int32_t)c->n_questions;
-        c->right[c->n - 1] = k == label;
+        RD_TRY(choices_take(c, f, context, n_context, answer, n, k == label, most, st));
     }
     if (f->i != end) return choices_bad(f, "ends before its length", st);
     c->n_questions++;

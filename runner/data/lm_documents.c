@@ -186,6 +186,8 @@ static rd_code docs_object(rd_docs *d, const char *line, size_t n, rd_doc_part *
     if (text && (prompt || completion))
         return docs_bad_line(d, "\"text\" beside \"prompt\" or \"completion\"", st);
     if (text) return RD_OK;
+    if (json_object_get(d->object, "endings"))
+        return docs_bad_line(d, "a question of multiple choice, which source_file_eval takes", st);
     if (!prompt || !completion || d->rules.prompts)
         return docs_bad_line(d,
                              prompt             ? "\"completion\" is missing"

@@ -109,7 +109,7 @@ void rd_token_writer_release(rd_token_writer *w);
 rd_code rd_token_cache_open(const char *path, uint64_t key, rd_token_head *head, rd_token_list *out,
                             bool *found, rd_status *st);
 
-/* ---- multiple choice (lm_choices.c) ---- */
+/* ---- multiple choice (lm_choices.c, lm_questions.c) ---- */
 
 /* The answers of all questions. Each is a sample: the context and the answer's tokens. */
 typedef struct rd_choices {
@@ -129,6 +129,22 @@ rd_code rd_choices_are(const char *path, bool *are, rd_status *st);
  * also after a failure. */
 rd_code rd_choices_read(rd_choices *c, const char *path, int64_t most, int64_t V, rd_status *st);
 void rd_choices_release(rd_choices *c);
+/* Adds an answer to the question number n_questions: makes room for the tokens, which the caller
+ * writes. most: most tokens of a sample, more than the answer has. Of a longer text the first *skip
+ * tokens of the context are left out. *context: room for the others, then *answer for n_answer. */
+rd_code rd_choices_add(rd_choices *c, int64_t n_context, int64_t n_answer, bool right, int64_t most,
+                       int32_t **context, int32_t **answer, int64_t *skip, rd_status *st);
+/* Returns in *are whether the first line of JSON lines is a question: it has "endings". */
+rd_code rd_questions_are(const rd_text_files *files, const rd_lines_opts *lines, bool *are,
+                         rd_status *st);
+/* Adds the questions of JSON lines to c, as HellaSwag's authors publish them: "ctx", "endings" and
+ * "label". most: as for rd_choices_read. RD_EDATA: file, line and reason. */
+rd_code rd_questions_read(rd_choices *c, const rd_text_files *files, const rd_lines_opts *lines,
+                          const rd_subword *tokenizer, int64_t most, rd_status *st);
+/* Does the same for text in memory. name: for messages. */
+rd_code rd_questions_read_mem(rd_choices *c, const char *name, const char *text, size_t n,
+                              const rd_lines_opts *lines, const rd_subword *tokenizer, int64_t most,
+                              rd_status *st);
 
 /* ---- the tokenizer (lm_tokenizer.c) ---- */
 

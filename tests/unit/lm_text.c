@@ -324,6 +324,8 @@ static struct bad_row {
      "put them in two files", RD_EDATA},
     {"a key twice", "{'source_file': '@/bad7.jsonl', 'subword': 'char'}", "bad7.jsonl:1: not JSON",
      RD_EDATA},
+    {"a question", "{'source_file': '@/bad8.jsonl', 'subword': 'char'}",
+     "bad8.jsonl:1: a question of multiple choice, which source_file_eval takes", RD_EDATA},
     {"tokens without a vocabulary", "{'source_file': '@/x.bin'}", "missing key 'vocab_size'",
      RD_EUSAGE},
     {"an empty file of tokens", "{'source_file': '@/none.bin', 'vocab_size': 9}", "is empty",
@@ -358,6 +360,7 @@ static void test_bad(void **state)
     put("bad5.jsonl", "{\"prompt\": \"a\", \"text\": \"b\"}\n");
     put("bad6.jsonl", "{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"text\": \"c\"}\n");
     put("bad7.jsonl", "{\"text\": \"a\", \"text\": \"b\"}\n");
+    put("bad8.jsonl", "{\"ctx\": \"a\", \"endings\": [\"a\", \"b\"], \"label\": 0}\n");
     put_bytes("x.bin", ids, sizeof ids);
     put("none.bin", "");
     put("odd.bin", "abc");
@@ -501,6 +504,93 @@ static void check_choice(void **state)
     const rd_code code = read_choices(&c, r->most, &st);
     rd_choices_release(&c);
     if (code != RD_EDATA || !strstr(st.msg, r->want) || !strstr(st.msg, "choices.bin"))
+        fail_msg("code %d, '%s'; wanted '%s'", code, st.msg, r->want);
+}
+
+/* JSON lines, with a tokenizer of characters. */
+static rd_code read_questions(rd_choices *c, const char *text, int64_t most, rd_status *st)
+{
+    const rd_lines_opts lines = {.max_line_bytes = 200};
+    rd_subword *s = NULL;
+    *c = (rd_choices){0};
+    put("abc", "#run_dist characters 1\n\xE2\x96\x81\na\nb\nc\n");
+    must_do(rd_subword_open("char", in_dir("abc"), &s, st), st);
+    (void)rd_questions_read_mem(c, "q.jsonl", text, strlen(text), &lines, s, most, st);
+    rd_subword_free(s);
+    return st->code;
+}
+
+static void test_questions(void **state)
+{
+    static const char text[] =
+        "{\"ctx\": \"ab\", \"endings\": [\"c\", \"ba\"], \"label\": 1, \"ind\": 4}\n"
+        "\n{\"label\": \"0\", \"endings\": [\"\", \"a\", \"a\"], \"ctx\": \"c\"}";
+    /* A blank has the id 3, since its code point is read as U+0020: the characters are sorted. */
+    rd_status st = {0};
+    rd_choices c;
+    (void)state;
+    must_do(read_questions(&c, text, 65, &st), &st);
+    assert_int_equal(c.n_questions, 2);
+    assert_int_equal(c.n, 5);
+    assert_memory_equal(
+        c.ids, ((const int32_t[]){1, 2, 0, 3, 1, 2, 0, 2, 1, 3, 0, 3, 0, 1, 3, 0, 1}), 17 * 4);
+    assert_memory_equal(c.first, ((const int64_t[]){0, 4, 9, 11, 14, 17}), 48);
+    assert_memory_equal(c.prompt, ((const int32_t[]){2, 2, 1, 1, 1}), 20);
+    assert_memory_equal(c.question, ((const int32_t[]){0, 0, 1, 1, 1}), 20);
+    assert_memory_equal(c.right, ((const bool[]){false, true, true, false, false}), 5);
+    assert_int_equal(c.n_cut, 0);
+    rd_choices_release(&c);
+    must_do(read_questions(&c, text, 4, &st), &st); /* at most four tokens */
+    assert_int_equal(c.n_cut, 1);
+    assert_memory_equal(c.ids, ((const int32_t[]){1, 2, 0, 3, 2, 0, 2, 1, 3, 0}), 40);
+    rd_choices_release(&c);
+}
+
+static struct question_row {
+    const char *name, *line, *want;
+} question_rows[] = {
+    {"cut", "{\"ctx\": \"a\", \"endings\": [\"a\"", "not JSON"},
+    {"a list", "[1]", "not an object"},
+    {"a key twice", "{\"ctx\": \"a\", \"ctx\": \"a\"}", "not JSON: duplicate"},
+    {"no context", "{\"endings\": [\"a\", \"b\"], \"label\": 0}", "\"ctx\" is missing"},
+    {"a context of a number", "{\"ctx\": 1, \"endings\": [\"a\", \"b\"], \"label\": 0}",
+     "\"ctx\" is not a string"},
+    {"an empty context", "{\"ctx\": \"\", \"endings\": [\"a\", \"b\"], \"label\": 0}",
+     "\"ctx\" has no token"},
+    {"no answers", "{\"ctx\": \"a\", \"label\": 0}", "\"endings\" is no list"},
+    {"answers of an object", "{\"ctx\": \"a\", \"endings\": {\"a\": 1, \"b\": 2}, \"label\": 0}",
+     "\"endings\" is no list"},
+    {"one answer", "{\"ctx\": \"a\", \"endings\": [\"a\"], \"label\": 0}", "at least two answers"},
+    {"an answer of a number", "{\"ctx\": \"a\", \"endings\": [\"a\", 2], \"label\": 0}",
+     "an answer of \"endings\" is not a string"},
+    {"no label", "{\"ctx\": \"a\", \"endings\": [\"a\", \"b\"]}", "\"label\" is missing"},
+    {"an empty label", "{\"ctx\": \"a\", \"endings\": [\"a\", \"b\"], \"label\": \"\"}",
+     "\"label\" is not the number"},
+    {"a label beyond", "{\"ctx\": \"a\", \"endings\": [\"a\", \"b\"], \"label\": 2}",
+     "\"label\" is not the number"},
+    {"a negative label", "{\"ctx\": \"a\", \"endings\": [\"a\", \"b\"], \"label\": -1}",
+     "\"label\" is not the number"},
+    {"a real label", "{\"ctx\": \"a\", \"endings\": [\"a\", \"b\"], \"label\": 1.0}",
+     "\"label\" is not the number"},
+    {"a character that is missing", "{\"ctx\": \"a\", \"endings\": [\"a\", \"d\"], \"label\": 1}",
+     "\"endings\" has a character that the tokenizer (char)"},
+    {"a long answer", "{\"ctx\": \"a\", \"endings\": [\"a\", \"abcabcabc\"], \"label\": 1}",
+     "an answer has 10 tokens, but seq_len is 9"},
+    {"NUL", "{\"ctx\": \"\\u0000\", \"endings\": [\"a\", \"b\"], \"label\": 1}", "not JSON"},
+    {"UTF-8", "{\"ctx\": \"\xE4\", \"endings\": [\"a\", \"b\"], \"label\": 1}",
+     "3:10: invalid UTF-8"},
+};
+static void check_question(void **state)
+{
+    const struct question_row *r = *state;
+    char text[300];
+    rd_status st = {0};
+    rd_choices c;
+    (void)snprintf(text, sizeof text,
+                   "{\"ctx\": \"a\", \"endings\": [\"a\", \"b\"], \"label\": 0}\n\n%s\n", r->line);
+    const rd_code code = read_questions(&c, text, 10, &st);
+    rd_choices_release(&c);
+    if (code != RD_EDATA || !strstr(st.msg, r->want) || !strstr(st.msg, "q.jsonl:3:"))
         fail_msg("code %d, '%s'; wanted '%s'", code, st.msg, r->want);
 }
 
@@ -657,5 +747,5 @@ RD_TESTS_WITH("lm_text", make_dir, remove_dir, TEST_ROWS(test_texts, text_rows),
               TEST(test_empty_prompt), TEST(test_stride), TEST(test_bytes),
               TEST(test_long_document), TEST(test_tokens), TEST_ROWS(test_bad, bad_rows),
               TEST(test_wide_tokens), TEST(test_choices), TEST_ROWS(check_choice, choice_rows),
-              TEST(test_kept), TEST(test_feed), TEST_ROWS(check_prompts, prompt_rows),
-              TEST(test_feed_json))
+              TEST(test_questions), TEST_ROWS(check_question, question_rows), TEST(test_kept),
+              TEST(test_feed), TEST_ROWS(check_prompts, prompt_rows), TEST(test_feed_json))

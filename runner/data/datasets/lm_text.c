@@ -3,7 +3,8 @@
  * The documents of all files become one stream of tokens, with an end token after each. A sample is
  * a window of seq_len + 1 tokens, and the next window begins seq_len tokens later, so each token
  * but the first is a target once. The last window of a file of tokens, or of the text, is shorter.
- * A file of multiple choice has a sample for each answer, which alone counts.
+ * A file of multiple choice has a sample for each answer, which alone counts: tokens of llm.c, or
+ * JSON lines of HellaSwag's form.
  * JSON lines with prompt and completion are samples by themselves; only the completion counts.
  *
  * Local rank 0 makes the tokens of a text, in memory that the ranks of a host share, or in a file
@@ -45,7 +46,7 @@ static const rd_option options[] = {
                  "training text: files, patterns, archives as for parallel_text. Names with "
                  ".jsonl: JSON lines; .bin: tokens"),
     RD_OPT_PATHS(T, source_file_eval, file[RD_SPLIT_EVAL],
-                 "evaluation text; .bin: tokens, or multiple choice of llm.c"),
+                 "evaluation text; .bin: tokens; multiple choice of llm.c or HellaSwag (.jsonl)"),
     RD_OPT_PATHS(T, source_file_test, file[RD_SPLIT_TEST],
                  "prompts, one a line; - is standard input"),
     RD_OPT_ENUM(T, input_format, input_format, "\"auto\"", forms,
@@ -495,12 +496,23 @@ done:
     return st->code;
 }
 
+/* Makes the samples of questions of multiple choice. */
+static rd_code lm_take_choices(lm_text *t, rd_status *st)
+{
+    const rd_choices *c = &t->choices;
+    t->list = calloc(1, sizeof *t->list);
+    if (!t->list) return rd_fail(st, RD_EENV, "out of memory");
+    t->n_lists = 1;
+    t->list[0] = (rd_token_list){.mem = c->ids, .wide = true, .n = c->n_ids};
+    t->head.n = c->n_ids;
+    t->head.hash = rd_hash(t->head.hash, c->ids, (size_t)c->n_ids * sizeof *c->ids);
+    return RD_OK;
+}
+
 /* Reads files of multiple choice. */
 static rd_code lm_open_choices(lm_text *t, rd_status *st)
 {
     rd_choices *c = &t->choices;
-    t->list = calloc(1, sizeof *t->list);
-    if (!t->list) return rd_fail(st, RD_EENV, "out of memory");
     for (int i = 0; i < t->files.n; i++) {
         bool are;
         RD_TRY(rd_choices_are(t->files.at[i], &are, st));
@@ -511,10 +523,15 @@ static rd_code lm_open_choices(lm_text *t, rd_status *st)
                            t->files.at[i]);
         RD_TRY(rd_choices_read(c, t->files.at[i], t->T + 1, t->V, st));
     }
-    t->n_lists = 1;
-    t->list[0] = (rd_token_list){.mem = c->ids, .wide = true, .n = c->n_ids};
-    t->head.n = c->n_ids;
-    t->head.hash = rd_hash(t->head.hash, c->ids, (size_t)c->n_ids * sizeof *c->ids);
+    RD_TRY(lm_take_choices(t, st));
+done:
+    return st->code;
+}
+
+static rd_code lm_open_questions(lm_text *t, rd_status *st)
+{
+    RD_TRY(rd_questions_read(&t->choices, &t->files, &t->docs.lines, t->tokenizer, t->T + 1, st));
+    RD_TRY(lm_take_choices(t, st));
 done:
     return st->code;
 }
@@ -663,7 +680,7 @@ static rd_code lm_open(const rd_dataset_args *a, void **self, rd_status *st)
 {
     lm_text *t = calloc(1, sizeof *t);
     lm_config c = {0};
-    bool tokens = false;
+    bool tokens = false, questions = false;
     *self = NULL;
     if (!t)
         rd_fail(st, RD_EENV, "out of memory");
@@ -680,8 +697,14 @@ static rd_code lm_open(const rd_dataset_args *a, void **self, rd_status *st)
         t->n_lists = 0; /* prompts come by feed */
         return RD_OK;
     }
+    if (a->split == RD_SPLIT_EVAL && !tokens) {
+        (void)rd_questions_are(&t->files, &t->docs.lines, &questions, st);
+        RD_TRY(rd_agree(a->comm, st));
+    }
     if (tokens)
         (void)lm_open_tokens(t, a->split, st);
+    else if (questions)
+        (void)lm_open_questions(t, st);
     else
         RD_TRY(lm_read_text(t, &c, a, st));
     if (st->code == RD_OK) (void)lm_count(t, st);
