@@ -39,7 +39,8 @@ rd_code rd_subword_available(const char *kind, rd_status *st);
 
 /* Opens a model. The caller owns *out.
  *   none           path is NULL
- *   char           a list of characters (rd_subword_train); NULL: segments and joins, has no ids
+ *   char           a list of characters (rd_subword_train), or a meta.pkl of nanoGPT; NULL: splits
+ *                  and joins, has no ids
  *   bpe            the codes of subword-nmt, version 0.2
  *   byte_bpe       tokenizer.json, a .tiktoken file, merges.txt, or a folder: vocab.json is read
  *                  beside merges.txt

@@ -156,10 +156,14 @@ typedef struct rd_tokenizer_args {
     bool makes;                 /* trains a model if there is none */
     bool saves;                 /* ... and keeps it in logdir */
     const char *scheme, *model; /* model: a file; NULL: it is trained */
+    const char *model_rule;     /* what the log folder keeps for its name; NULL: the name */
     int64_t size;
     const rd_text_files *files; /* the training text */
     rd_doc_rules docs;
 } rd_tokenizer_args;
+/* Finds out whether the log folder, or the folder of the weights, keeps a tokenizer. Either may be
+ * NULL. */
+rd_code rd_tokenizer_kept(const char *logdir, const char *weights, bool *kept, rd_status *st);
 /* Opens the tokenizer of a run: that of the log folder, of the weights, of the key subword_model,
  * or one that rank 0 trains. Collective. The caller owns *out. LOGDIR/text holds subword.model and
  * tokenizer.made.json, which has the rules and is written last. */

@@ -23,8 +23,8 @@ static void made_path(const char *dir, const char *file, char out[PATH_BYTES])
 static json_t *made_rules(const rd_tokenizer_args *a)
 {
     const bool trained = !a->model;
-    return json_pack("{s:s, s:s?, s:o}", "subword", a->scheme, "subword_model", a->model,
-                     "subword_size",
+    return json_pack("{s:s, s:s?, s:o}", "subword", a->scheme, "subword_model",
+                     a->model_rule ? a->model_rule : a->model, "subword_size",
                      trained && strcmp(a->scheme, "char") != 0 ? json_integer((json_int_t)a->size)
                                                                : json_null());
 }
@@ -52,6 +52,23 @@ static rd_code made_read(const char *dir, json_t **out, rd_status *st)
     }
 done:
     free(text);
+    return st->code;
+}
+
+rd_code rd_tokenizer_kept(const char *logdir, const char *weights, bool *kept, rd_status *st)
+{
+    char dir[PATH_BYTES], path[PATH_BYTES];
+    *kept = false;
+    if (logdir && logdir[0]) {
+        made_path(logdir, "tokenizer.made.json", path);
+        RD_TRY(rd_path_there(path, kept, st));
+    }
+    if (!*kept && weights) {
+        rd_text_folder_of(weights, dir, sizeof dir);
+        made_path(dir, "tokenizer.made.json", path);
+        RD_TRY(rd_path_there(path, kept, st));
+    }
+done:
     return st->code;
 }
 

@@ -411,6 +411,64 @@ static void test_wide_tokens(void **state)
     rd_token_list_release(&l);
 }
 
+/* nanoGPT's meta.pkl, beside the tokens or named: the ids are texts. The log folder keeps the
+ * characters, so the file may go. */
+static void test_meta(void **state)
+{
+    static const uint16_t ids[] = {3, 4, 5, 1, 0, 2};
+    static const char *const configs[] = {
+        "{'source_file': '@/nano/train.bin', 'seq_len': 9}",
+        "{'source_file': '@/nano/train.bin', 'seq_len': 9, 'subword': 'char'}",
+        "{'source_file': '@/train.bin', 'seq_len': 9, 'subword_model': '@/nano/meta.pkl'}",
+        "{'source_file': '@/nano/train.bin', 'seq_len': 9}"};
+    char log[400];
+    rd_dataset *d;
+    rd_status st = {0};
+    rd_data_spec spec;
+    char *bytes;
+    size_t n;
+    (void)state;
+    assert_int_equal(mkdir(in_dir("nano"), 0700), 0);
+    must_do(rd_file_read("tests/fuzz/corpus/meta_pkl/abc4", RD_EDATA, &bytes, &n, &st), &st);
+    put_bytes("nano/meta.pkl", bytes, n);
+    put_bytes("nano/train.bin", ids, sizeof ids);
+    put_bytes("train.bin", ids, sizeof ids);
+    (void)snprintf(log, sizeof log, "%s/nano_log", dir);
+    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
+        const rd_dataset_args a = {.mode = RD_MODE_TRAIN,
+                                   .split = RD_SPLIT_TRAIN,
+                                   .logdir = i == 0 || i == 3 ? log : NULL};
+        if (i == 3) assert_int_equal(unlink(in_dir("nano/meta.pkl")), 0);
+        must_do(open_as(configs[i], &a, &d, &st), &st);
+        rd_dataset_def_of(d)->spec(rd_dataset_self(d), &spec);
+        assert_int_equal(spec.tgt_vocab_size, 6);
+        assert_int_equal(spec.end_id, -1);
+        assert_int_equal(spec.id_bytes[5], 1);
+        char *got = all_texts(d);
+        assert_string_equal(got, "abc \n!|");
+        free(got);
+        rd_dataset_free(d);
+    }
+    /* A given size means tokens without text. Another scheme is none of characters. */
+    put_bytes("nano/meta.pkl", bytes, n);
+    free(bytes);
+    must_do(open_train("{'source_file': '@/nano/train.bin', 'vocab_size': 9}", &d, &st), &st);
+    rd_dataset_def_of(d)->spec(rd_dataset_self(d), &spec);
+    assert_true(spec.tgt_vocab_size == 9 && !spec.id_bytes);
+    rd_dataset_free(d);
+    assert_int_equal(open_train("{'source_file': '@/nano/train.bin', 'subword': 'byte_bpe'}", &d,
+                                &st),
+                     RD_EUSAGE);
+    st = (rd_status){0};
+    put("nano/meta.pkl", "\x80\x04"
+                         "cos\nsystem\n.");
+    assert_int_equal(open_train("{'source_file': '@/nano/train.bin'}", &d, &st), RD_EDATA);
+    assert_non_null(strstr(st.msg, "nano/meta.pkl': at byte 2: the file asks to run code"));
+    char command[500];
+    (void)snprintf(command, sizeof command, "rm -rf '%s' '%s'", log, in_dir("nano"));
+    assert_int_equal(system(command), 0);
+}
+
 /* ---- multiple choice ---- */
 
 /* Two examples: context 1 2 3 with answers 4 and 5 6 (right), context 6 with answers 0 and 0, of
@@ -746,6 +804,7 @@ static void test_feed_json(void **state)
 RD_TESTS_WITH("lm_text", make_dir, remove_dir, TEST_ROWS(test_texts, text_rows),
               TEST(test_empty_prompt), TEST(test_stride), TEST(test_bytes),
               TEST(test_long_document), TEST(test_tokens), TEST_ROWS(test_bad, bad_rows),
-              TEST(test_wide_tokens), TEST(test_choices), TEST_ROWS(check_choice, choice_rows),
-              TEST(test_questions), TEST_ROWS(check_question, question_rows), TEST(test_kept),
-              TEST(test_feed), TEST_ROWS(check_prompts, prompt_rows), TEST(test_feed_json))
+              TEST(test_wide_tokens), TEST(test_meta), TEST(test_choices),
+              TEST_ROWS(check_choice, choice_rows), TEST(test_questions),
+              TEST_ROWS(check_question, question_rows), TEST(test_kept), TEST(test_feed),
+              TEST_ROWS(check_prompts, prompt_rows), TEST(test_feed_json))

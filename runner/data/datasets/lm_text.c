@@ -17,6 +17,8 @@
 #include <unistd.h>
 
 typedef enum kept_tokens { TOKENS_AUTO, TOKENS_MEMORY, TOKENS_FILE } kept_tokens;
+enum { PATH_BYTES = 4300 };
+
 typedef enum invalid_utf8 { UTF8_ERROR, UTF8_REPLACE } invalid_utf8;
 
 typedef struct lm_config {
@@ -54,7 +56,7 @@ static const rd_option options[] = {
     RD_OPT_NAME(T, subword, subword, NULL, rd_subword_kinds,
                 "how text becomes tokens: byte_bpe (default), char or sentencepiece"),
     RD_OPT_PATH(T, subword_model, subword_model, NULL,
-                "tokenizer, such as tokenizer.json. Not given: it is trained"),
+                "tokenizer, such as tokenizer.json or meta.pkl. Not given: it is trained"),
     RD_OPT_INT(T, subword_size, subword_size, "8000", 1, RD_VOCAB_MOST,
                "number of tokens of a trained tokenizer"),
     RD_OPT_ENUM(T, document, document, "\"file\"", units,
@@ -67,7 +69,7 @@ static const rd_option options[] = {
                "evaluation: windows begin this number of tokens after each other, and score what "
                "none before has; 0: seq_len"),
     RD_OPT_INT(T, vocab_size, vocab_size, "0", 0, RD_VOCAB_MOST,
-               "number of tokens of .bin files without subword_model"),
+               "number of tokens of .bin files without subword_model. 0: the meta.pkl beside them"),
     RD_OPT_INT(T, end_id, end_id, NULL, 0, RD_VOCAB_MOST, "their token that ends a document",
                RD_GIVEN(T, has_end_id)),
     RD_OPT_ENUM(T, token_cache, token_cache, "\"auto\"", caches,
@@ -90,8 +92,10 @@ typedef struct lm_text {
     rd_text_files files; /* of the split */
     rd_text_files train; /* the training text, if the tokenizer is made of it; else empty */
     char file_name[RD_FILES_NAME];
-    rd_subword *tokenizer; /* owned; NULL: tokens come from files */
-    int32_t *id_bytes;     /* owned; [V] NULL: not known */
+    char train_bin[PATH_BYTES]; /* the first training file, if it has tokens; else "" */
+    char meta[PATH_BYTES];      /* the meta.pkl beside the tokens; "": none */
+    rd_subword *tokenizer;      /* owned; NULL: tokens come from files */
+    int32_t *id_bytes;          /* owned; [V] NULL: not known */
     int64_t V, T, stride;
     int32_t end;
     bool end_is_own; /* the tokenizer has no end token: it is number V - 1 */
@@ -152,6 +156,12 @@ static rd_code lm_are_tokens(const rd_text_files *f, bool *tokens, rd_status *st
     return RD_OK;
 }
 
+/* Do the prompts come by feed? */
+static bool lm_fed(const lm_text *t)
+{
+    return t->prompts && strcmp(t->files.at[0], "/dev/null") == 0;
+}
+
 static rd_code lm_read_config(lm_text *t, lm_config *c, const rd_dataset_args *a, bool *tokens,
                               rd_status *st)
 {
@@ -189,6 +199,8 @@ static rd_code lm_read_config(lm_text *t, lm_config *c, const rd_dataset_args *a
     RD_TRY(lm_files(c, a, a->split, &t->files, st));
     RD_TRY(lm_are_tokens(&t->files, tokens, st));
     (void)rd_text_files_name(&t->files, t->file_name);
+    if (t->prompts && (lm_fed(t) || strcmp(t->files.at[0], "-") == 0))
+        (void)snprintf(t->file_name, sizeof t->file_name, "standard input");
     if (*tokens && t->prompts)
         return rd_fail(st, RD_EUSAGE, "%s: prompts are text, not tokens (.bin)",
                        rd_config_where(a->config, "source_file_test"));
@@ -196,12 +208,48 @@ static rd_code lm_read_config(lm_text *t, lm_config *c, const rd_dataset_args *a
         RD_TRY(lm_files(c, a, RD_SPLIT_TRAIN, &t->train, st));
         RD_TRY(lm_are_tokens(&t->train, &train_tokens, st));
     }
-    if (train_tokens) rd_text_files_release(&t->train);
+    if (train_tokens) {
+        (void)snprintf(t->train_bin, sizeof t->train_bin, "%.4200s", t->train.at[0]);
+        rd_text_files_release(&t->train);
+    }
 done:
     return st->code;
 }
 
 /* ---- the tokenizer ---- */
+
+/* Finds out on rank 0 where the tokenizer of tokens is, if no key says so: *kept in the folder of
+ * the run or of its weights, and in the meta.pkl that nanoGPT writes beside tokens of characters.
+ * bin: a file of tokens; NULL: none. Collective. */
+static rd_code lm_find_tokenizer(lm_text *t, const lm_config *c, const rd_dataset_args *a,
+                                 const char *bin, bool *kept, rd_status *st)
+{
+    int32_t found[2] = {0, 0};
+    const char *slash = bin ? strrchr(bin, '/') : NULL;
+    const int n_dir = slash ? (int)(slash - bin) + 1 : 0;
+    *kept = false;
+    if (c->subword_model || c->vocab_size > 0) return RD_OK;
+    if (rd_rank_of(a->comm) == 0) {
+        bool is = false;
+        (void)rd_tokenizer_kept(a->logdir, a->weights, &is, st);
+        found[0] = is;
+        (void)snprintf(t->meta, sizeof t->meta, "%.*smeta.pkl", n_dir, bin ? bin : "");
+        is = false;
+        if (st->code == RD_OK && bin && n_dir < PATH_BYTES - 16 &&
+            (!c->subword || strcmp(c->subword, "char") == 0))
+            (void)rd_path_there(t->meta, &is, st);
+        found[1] = is;
+    }
+    RD_TRY(rd_agree(a->comm, st));
+    if (rd_size_of(a->comm) > 1) RD_TRY(rd_comm_bcast(a->comm, found, sizeof found, 0, st));
+    *kept = found[0] != 0;
+    if (!found[1])
+        t->meta[0] = '\0';
+    else if (!t->meta[0]) /* rank 0 reads the file for all */
+        (void)snprintf(t->meta, sizeof t->meta, "meta.pkl");
+done:
+    return st->code;
+}
 
 static rd_code lm_tokenizer(lm_text *t, const lm_config *c, const rd_dataset_args *a, bool tokens,
                             rd_status *st)
@@ -209,6 +257,7 @@ static rd_code lm_tokenizer(lm_text *t, const lm_config *c, const rd_dataset_arg
     const bool trains = a->mode == RD_MODE_TRAIN || a->mode == RD_MODE_TRAIN_EVAL ||
                         a->mode == RD_MODE_PREPARE;
     const bool has_dir = a->logdir && a->logdir[0];
+    bool kept;
     rd_tokenizer_args k = {.comm = a->comm,
                            .log = t->log,
                            .logdir = has_dir ? a->logdir : NULL,
@@ -218,6 +267,8 @@ static rd_code lm_tokenizer(lm_text *t, const lm_config *c, const rd_dataset_arg
                            .size = c->subword_size,
                            .files = &t->train,
                            .docs = t->docs};
+    const char *end = c->subword_model ? strrchr(c->subword_model, '.') : NULL;
+    if (!c->subword && end && strcmp(end, ".pkl") == 0) k.scheme = "char";
     k.docs.prompts = false;
     k.makes = a->split == RD_SPLIT_TRAIN && (trains || a->mode == RD_MODE_BENCH) && t->train.n > 0;
     k.saves = k.makes && trains && has_dir;
@@ -226,16 +277,25 @@ static rd_code lm_tokenizer(lm_text *t, const lm_config *c, const rd_dataset_arg
                        "%s: 'subword' %s has no ids; a language model needs byte_bpe, char or "
                        "sentencepiece",
                        rd_config_where(a->config, "subword"), k.scheme);
-    if (tokens && !c->subword_model) {
+    const char *bin = tokens && t->files.n > 0 ? t->files.at[0] : t->train_bin;
+    RD_TRY(lm_find_tokenizer(t, c, a, bin[0] ? bin : NULL, &kept, st));
+    if (t->meta[0]) {
+        k.scheme = "char";
+        k.model = t->meta;
+        k.model_rule = "meta.pkl"; /* the folder of the data may change */
+        if (t->log && !kept) rd_info(t->log, "tokenizer: the characters of %s", t->meta);
+    }
+    if (tokens && !k.model && !kept) {
         if (c->vocab_size == 0)
             return rd_fail(st, RD_EUSAGE,
                            "missing key 'vocab_size': the number of tokens of the .bin files; or "
-                           "give 'subword_model', their tokenizer");
+                           "give 'subword_model', their tokenizer; nanoGPT's meta.pkl is not "
+                           "beside them");
         t->V = c->vocab_size;
         t->end = c->has_end_id && c->end_id < t->V ? (int32_t)c->end_id : -1;
         return RD_OK;
     }
-    if (tokens && trains && a->split == RD_SPLIT_TRAIN) k.makes = k.saves = has_dir;
+    if (tokens && trains && a->split == RD_SPLIT_TRAIN && k.model) k.makes = k.saves = has_dir;
     RD_TRY(rd_tokenizer_open(&k, &t->tokenizer, st));
     t->V = rd_subword_size(t->tokenizer);
     t->end = rd_tokenizer_end(t->tokenizer);
@@ -693,8 +753,8 @@ static rd_code lm_open(const rd_dataset_args *a, void **self, rd_status *st)
     *self = t;
     if (a->mode == RD_MODE_PREPARE && !tokens && c.token_cache != TOKENS_FILE) return RD_OK;
     if (a->mode == RD_MODE_EXPORT) return RD_OK;
-    if (t->prompts && strcmp(t->files.at[0], "/dev/null") == 0) {
-        t->n_lists = 0; /* prompts come by feed */
+    if (lm_fed(t)) {
+        t->n_lists = 0;
         return RD_OK;
     }
     if (a->split == RD_SPLIT_EVAL && !tokens) {

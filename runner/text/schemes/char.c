@@ -7,7 +7,9 @@
  *
  * The model is a text file: the line "#run_dist characters 1", then one piece a line, sorted by
  * code point. The piece of line k has the id k - 2. Characters are sorted as nanoGPT's character
- * data has them. */
+ * data has them. Below "#run_dist characters 2" they have any order. A meta.pkl of nanoGPT is read,
+ * too. */
+#include "../meta_pkl.h"
 #include "../subword_impl.h"
 #include "rd/file.h"
 #include "rd/hash.h"
@@ -17,6 +19,7 @@
 #include <string.h>
 
 static const char head[] = "#run_dist characters 1\n";
+static const char any_order[] = "#run_dist characters 2\n";
 static const char lower_block[] = "\xE2\x96\x81"; /* U+2581 */
 
 /* Codes: a code point, or for a byte that is not UTF-8 BYTES + the byte. */
@@ -24,7 +27,8 @@ enum { BYTES = 0x110000, N_CODES = BYTES + 256, MOST_PIECE = 8 };
 
 typedef struct char_model {
     int32_t n;
-    int32_t *code; /* [n] code of each id, ascending */
+    int32_t *code;    /* owned; [n] code of each id */
+    int32_t *by_code; /* owned; [n] ids by ascending code; NULL: the ids are */
     int32_t ascii[128];
 } char_model;
 
@@ -110,52 +114,112 @@ static int32_t code_of(const char *s, size_t n)
     return c >= 0 && piece_of(c, again) == n && memcmp(again, s, n) == 0 ? c : -1;
 }
 
+/* Returns the id at place k of the ascending codes. */
+static int32_t id_at(const char_model *m, int32_t k)
+{
+    return m->by_code ? m->by_code[k] : k;
+}
+
 static int32_t id_of(const char_model *m, int32_t code)
 {
     if (code < 128) return m->ascii[code];
     int32_t lo = 0, hi = m->n;
     while (lo < hi) {
         const int32_t mid = lo + (hi - lo) / 2;
-        if (m->code[mid] < code)
+        if (m->code[id_at(m, mid)] < code)
             lo = mid + 1;
         else
             hi = mid;
     }
-    return lo < m->n && m->code[lo] == code ? lo : -1;
+    return lo < m->n && m->code[id_at(m, lo)] == code ? id_at(m, lo) : -1;
 }
 
 static void char_close(void *self)
 {
     char_model *m = self;
     free(m->code);
+    free(m->by_code);
     free(m);
+}
+
+typedef struct code_id {
+    int32_t code, id;
+} code_id;
+
+static int by_code_id(const void *a, const void *b)
+{
+    const code_id *x = a, *y = b;
+    return x->code != y->code ? (x->code < y->code ? -1 : 1) : (x->id > y->id) - (x->id < y->id);
+}
+
+/* Prepares the search for codes. A code that occurs twice is RD_EDATA; first_line: that of id 0. */
+static rd_code index_codes(char_model *m, const char *path, int first_line, rd_status *st)
+{
+    bool sorted = true;
+    code_id *c = NULL;
+    for (int32_t i = 1; i < m->n; i++) sorted &= m->code[i] > m->code[i - 1];
+    memset(m->ascii, 0xFF, sizeof m->ascii);
+    for (int32_t i = 0; i < m->n; i++)
+        if (m->code[i] < 128) m->ascii[m->code[i]] = i;
+    if (sorted) return RD_OK;
+    c = malloc((size_t)m->n * sizeof *c);
+    m->by_code = malloc((size_t)m->n * sizeof *m->by_code);
+    if (!c || !m->by_code) RD_TRY(rd_fail(st, RD_EENV, "out of memory for '%s'", path));
+    for (int32_t i = 0; i < m->n; i++) c[i] = (code_id){m->code[i], i};
+    qsort(c, (size_t)m->n, sizeof *c, by_code_id);
+    for (int32_t i = 0; i < m->n; i++) {
+        if (i > 0 && c[i].code == c[i - 1].code)
+            RD_TRY(rd_fail(st, RD_EDATA, "%s:%d: the character of line %d again", path,
+                           first_line + c[i].id, first_line + c[i - 1].id));
+        m->by_code[i] = c[i].id;
+    }
+done:
+    free(c);
+    return st->code;
+}
+
+/* Reads the lines of a model's file below the first one. */
+static rd_code read_list(char_model *m, const char *path, const char *text, size_t n, bool sorted,
+                         rd_status *st)
+{
+    m->code = malloc((n / 2 + 1) * sizeof *m->code);
+    if (!m->code) return rd_fail(st, RD_EENV, "out of memory for '%s'", path);
+    for (size_t at = sizeof head - 1; at < n;) {
+        const char *end = memchr(text + at, '\n', n - at);
+        const size_t len = end ? (size_t)(end - (text + at)) : n - at;
+        const int32_t c = code_of(text + at, len);
+        if (c < 0 || (sorted && m->n > 0 && c <= m->code[m->n - 1]))
+            return rd_fail(st, RD_EDATA, "%s:%d: %s", path, m->n + 2,
+                           c < 0 ? "not one character or its escape"
+                                 : "the characters are not sorted by code point");
+        m->code[m->n++] = c;
+        at += len + 1;
+    }
+    if (m->n == 0) return rd_fail(st, RD_EDATA, "'%s' has no character", path);
+    return RD_OK;
 }
 
 static rd_code char_open(const char *path, void **self, rd_status *st)
 {
+    const size_t n_head = sizeof head - 1;
     char *text = NULL;
-    size_t n = 0, at = sizeof head - 1;
+    size_t n = 0;
     char_model *m = calloc(1, sizeof *m);
+    if (!m) return rd_fail(st, RD_EENV, "out of memory for '%s'", path);
     RD_TRY(rd_file_read(path, RD_EDATA, &text, &n, st));
-    if (n < at || memcmp(text, head, at) != 0)
-        RD_TRY(rd_fail(st, RD_EDATA, "'%s' is no list of characters: it does not begin with '%.*s'",
-                       path, (int)at - 1, head));
-    if (m) m->code = malloc((n / 2 + 1) * sizeof *m->code);
-    if (!m || !m->code) RD_TRY(rd_fail(st, RD_EENV, "out of memory for '%s'", path));
-    while (at < n) {
-        const char *end = memchr(text + at, '\n', n - at);
-        const size_t len = end ? (size_t)(end - (text + at)) : n - at;
-        const int32_t c = code_of(text + at, len);
-        if (c < 0 || (m->n > 0 && c <= m->code[m->n - 1]))
-            RD_TRY(rd_fail(st, RD_EDATA, "%s:%d: %s", path, m->n + 2,
-                           c < 0 ? "not one character or its escape"
-                                 : "the characters are not sorted by code point"));
-        m->code[m->n++] = c;
-        at += len + 1;
+    const bool sorted = n >= n_head && memcmp(text, head, n_head) == 0;
+    if (meta_pkl_is(text, n)) {
+        RD_TRY(meta_pkl_read(path, text, n, &m->code, &m->n, st));
+    } else if (sorted || (n >= n_head && memcmp(text, any_order, n_head) == 0)) {
+        RD_TRY(read_list(m, path, text, n, sorted, st));
+    } else {
+        (void)rd_fail(st, RD_EDATA,
+                      "'%s' is no list of characters: it does not begin with '%.*s', and is no "
+                      "meta.pkl of nanoGPT",
+                      path, (int)n_head - 1, head);
+        goto done;
     }
-    if (m->n == 0) RD_TRY(rd_fail(st, RD_EDATA, "'%s' has no character", path));
-    memset(m->ascii, 0xFF, sizeof m->ascii);
-    for (int32_t i = 0; i < m->n && m->code[i] < 128; i++) m->ascii[m->code[i]] = i;
+    RD_TRY(index_codes(m, path, 2, st));
     *self = m;
     m = NULL;
 done:
@@ -222,10 +286,10 @@ static void char_encode(const void *self, void *w, const char *text, size_t n, r
         rd_subword_put(out, id_of(self, code_at(text + i, n - i, &k)));
 }
 
-static void put_codes(const int32_t *code, int64_t n, rd_strbuf *out)
+static void put_codes(const int32_t *code, int64_t n, bool sorted, rd_strbuf *out)
 {
     char piece[MOST_PIECE];
-    rd_strbuf_puts(out, head);
+    rd_strbuf_puts(out, sorted ? head : any_order);
     for (int64_t i = 0; i < n; i++) {
         rd_strbuf_add(out, piece, piece_of(code[i], piece));
         rd_strbuf_add(out, "\n", 1);
@@ -235,7 +299,7 @@ static void put_codes(const int32_t *code, int64_t n, rd_strbuf *out)
 static void char_write(const void *self, rd_strbuf *out)
 {
     const char_model *m = self;
-    put_codes(m->code, m->n, out);
+    put_codes(m->code, m->n, !m->by_code, out);
 }
 
 static uint64_t char_hash(const void *self)
@@ -293,7 +357,7 @@ static rd_code char_train(const rd_subword_lines *lines, const rd_subword_traini
     if (n == 0)
         RD_TRY(rd_fail(st, RD_EDATA, "the text has no character that occurs %" PRId64 " time%s",
                        least, RD_S(least)));
-    put_codes(code, n, model);
+    put_codes(code, n, true, model);
     if (t->log)
         rd_info(t->log,
                 "characters: %" PRId64 " of %" PRId64 " different ones in %" PRId64 " line%s", n,
