@@ -298,11 +298,14 @@ static rd_code read_header(rd_safetensors *s, uint64_t size, rd_status *st)
     char *text = NULL;
     json_error_t why;
     json_t *o = NULL;
-    if (size < PREFIX) return rd_fail(st, RD_ECKPT, "has %" PRIu64 " bytes: no header", size);
+    if (size < PREFIX)
+        return rd_fail(st, RD_ECKPT,
+                       "at byte %" PRIu64 ": it ends before the 8 bytes of its header's length",
+                       size);
     RD_TRY(tensors_read_at(s, 0, &n, sizeof n, st));
     if (n > HEADER_MOST || n > size - PREFIX)
         return rd_fail(st, RD_ECKPT,
-                       "its first 8 bytes promise a header of %" PRIu64
+                       "at byte 0: its first 8 bytes promise a header of %" PRIu64
                        " bytes, more than the file has or %d; it is no safetensors file, or it is "
                        "cut short",
                        n, HEADER_MOST);

@@ -64,6 +64,9 @@ bad("shape_text", {"a": entry("F32", ["1"], 0, 4)}, one)
 bad("shape_other", {"a": entry("F32", [2], 0, 4)}, one)
 bad("place_behind", {"a": entry("F32", [2], 0, 8)}, one)
 bad("place_turned", {"a": entry("F32", [1], 4, 0)}, one)
+bad("place_negative", {"a": entry("F32", [1], -4, 0)}, one)
+bad("place_huge", {"a": entry("F32", [1], 2**64, 2**64 + 4)}, one)
+bad("place_real", {"a": entry("F32", [1], 0, 4.0)}, one)
 bad("place_one", {"a": dict(dtype="F32", shape=[1], data_offsets=[0])}, one)
 bad("place_missing", {"a": dict(dtype="F32", shape=[1])}, one)
 bad("overlap", {"a": entry("F32", [1], 0, 4), "b": entry("F32", [1], 2, 6)}, one + b"xx")
@@ -77,6 +80,7 @@ with open(os.path.join(OUT, "types"), "rb") as f:
 put("bad_cut", whole[:-1])
 put("bad_cut_header", whole[:100])
 put("bad_short", b"\0\0\0")
+put("bad_seven", b"\x02\0\0\0\0\0\0")
 put("bad_empty", b"")
 # The library takes the last of two entries of a name, and any name; run_dist takes neither.
 twice = b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'

@@ -196,8 +196,9 @@ static void test_not_written(void **state)
 static struct bad_row {
     const char *name, *want; /* a part of the message */
 } bad_rows[] = {
-    {"bad_empty", "has 0 bytes: no header"},
-    {"bad_short", "has 3 bytes: no header"},
+    {"bad_empty", "at byte 0: it ends before the 8 bytes of its header's length"},
+    {"bad_short", "at byte 3: it ends before the 8 bytes"},
+    {"bad_seven", "at byte 7: it ends before the 8 bytes"},
     {"bad_length_zero", "at byte 8: its header is no JSON object"},
     {"bad_length_over_file", "promise a header of 1000 bytes"},
     {"bad_length_huge", "promise a header of 9223372036854775808 bytes"},
@@ -213,6 +214,9 @@ static struct bad_row {
     {"bad_dimensions", "at byte 9: 'a' has 7 dimensions; 6 are allowed"},
     {"bad_place_behind", "the place of 'a' is not within the 4 bytes"},
     {"bad_place_turned", "the place of 'a' is not within the 4 bytes"},
+    {"bad_place_negative", "at byte 9: the place of 'a' is not within the 4 bytes"},
+    {"bad_place_huge", "no JSON object: too big integer"},
+    {"bad_place_real", "the place of 'a' is not within the 4 bytes"},
     {"bad_place_one", "'a' lacks 'dtype', 'shape' or 'data_offsets'"},
     {"bad_place_missing", "'a' lacks 'dtype', 'shape' or 'data_offsets'"},
     {"bad_overlap", "at byte 132: 'b' overlaps the array before it"},
@@ -235,6 +239,29 @@ static void check_bad(void **state)
     assert_int_equal(rd_safetensors_new(in_corpus(r->name), &s, &st), RD_ECKPT);
     assert_null(s);
     if (!strstr(st.msg, r->want) || !strstr(st.msg, r->name)) fail_msg("%s", st.msg);
+    if (!strstr(st.msg, "': at byte ")) fail_msg("no offset: %s", st.msg);
+}
+
+/* A header above the limit of the library, of a file that is as large. */
+static void test_large_header(void **state)
+{
+    enum { LIMIT = 100000000 };
+    rd_status st = {0};
+    rd_safetensors *s;
+    (void)state;
+    for (uint64_t n = LIMIT; n <= LIMIT + 1; n++) {
+        st = (rd_status){0};
+        FILE *f = fopen(in_dir("large"), "wb");
+        assert_non_null(f);
+        assert_int_equal(fwrite(&n, sizeof n, 1, f), 1);
+        assert_int_equal(fclose(f), 0);
+        assert_int_equal(truncate(in_dir("large"), (off_t)n + 8), 0);
+        assert_int_equal(rd_safetensors_new(in_dir("large"), &s, &st), RD_ECKPT);
+        if (!strstr(st.msg, n == LIMIT ? ": its header is no JSON object"
+                                       : "large': at byte 0: its first 8 bytes promise a header of "
+                                         "100000001 bytes"))
+            fail_msg("%s", st.msg);
+    }
 }
 
 static void test_no_file(void **state)
@@ -267,4 +294,5 @@ static void test_cut_later(void **state)
 
 RD_TESTS_WITH("safetensors", make_dir, remove_dir, TEST(test_library), TEST(test_all_types),
               TEST(test_bytes), TEST(test_same_bytes), TEST(test_not_written),
-              TEST_ROWS(check_bad, bad_rows), TEST(test_no_file), TEST(test_cut_later))
+              TEST_ROWS(check_bad, bad_rows), TEST(test_large_header), TEST(test_no_file),
+              TEST(test_cut_later))
