@@ -17,6 +17,10 @@ typedef struct rd_array {
     int64_t dim[RD_NPY_MAX_DIM]; /* the shape */
     const void *data;            /* little endian, C order */
     size_t bytes;                /* bytes of data */
+    /* NULL: data has them. Else data is NULL, and a writer calls it for the bytes from `at` on:
+     * *p points to *n > 0 of them until the next call. */
+    rd_code (*read)(void *ctx, size_t at, const void **p, size_t *n, rd_status *st);
+    void *ctx;
 } rd_array;
 
 /* Writes n arrays into a new archive at path, atomically (rd_tmpfile). manifest: the text of a

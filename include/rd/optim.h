@@ -10,6 +10,7 @@
 #include "rd/comm.h"
 #include "rd/options.h"
 #include "rd/params.h"
+#include "rd/shard.h"
 #include "rd/strbuf.h"
 
 RD_C_BEGIN
@@ -163,6 +164,7 @@ typedef struct rd_optim_config {
     bool has_max_grad_norm, has_lars_nu, has_loss_scale;
     bool weight_decay_all; /* decays RD_PARAM_NO_DECAY too; not for decoupled decay */
     bool has_own; /* `own` was read from a config; otherwise rd_optim_new fills in defaults */
+    bool sharded; /* rd_optim_shard makes the slots, not rd_optim_new */
     rd_optim_own own;
 } rd_optim_config;
 /* The keys that every optimizer reads. They fill an rd_optim_config, as opt_momentum does, which
@@ -301,6 +303,27 @@ double rd_optim_norm(const rd_optim *o);
  * may write values afterwards only while no other rank reads them, and all ranks call
  * rd_params_touch then. */
 rd_code rd_optim_share(rd_optim *o, rd_comm *c, char why[200], rd_status *st);
+/* Returns the n elements of the arenas at which no block of the optimizer is divided, ascending, for
+ * rd_shard_plan. The caller frees *out. */
+rd_code rd_optim_cuts(const rd_optim *o, int64_t **out, int64_t *n, rd_status *st);
+/* Makes the slots after rd_optim_new with `sharded`, and divides the work of rd_optim_step between
+ * hosts: each keeps and updates the pieces of s that are its own. s NULL: there is one host, which
+ * keeps all. Then shares as rd_optim_share does, where s says so. s is borrowed and outlives o.
+ *
+ * Collective among all ranks, as are rd_optim_step and rd_optim_swap_ema from now on. Gradients are
+ * those of rd_shard_flow; with want_grads, whole ones. The bytes are the same as without. RD_EENV:
+ * the ranks of a host cannot share the memory. */
+rd_code rd_optim_shard(rd_optim *o, rd_comm *c, rd_shard *s, char why[200], rd_status *st);
+/* Returns the division; NULL: none. */
+rd_shard *rd_optim_shard_of(const rd_optim *o);
+/* Returns the elements of a slot that this process's host keeps: all of them without a division. */
+int64_t rd_optim_kept(const rd_optim *o);
+/* Copies n elements of slot k, from element lo of the arenas on, to those of them that this rank
+ * keeps: among ranks that share, the lowest of the host keeps all. */
+void rd_optim_put_slot(rd_optim *o, int k, int64_t lo, int64_t n, const float *from);
+/* Fills x[0, n) with the values that slot k has before the first update from element lo of the
+ * arenas on; `values`: the weights there. */
+void rd_optim_first_slot(const rd_optim *o, int k, int64_t n, const float *values, float *x);
 /* Ends the sharing as rd_optim_free does. Not collective. Does nothing if nothing is shared. */
 void rd_optim_unshare(rd_optim *o);
 /* Returns whether the ranks of the host share values and slots. */

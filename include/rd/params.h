@@ -84,9 +84,10 @@ rd_code rd_params_add_state(rd_params *p, const char *name, int64_t n, double va
  * of a parameter is a function of (seed, name, i). init_scale: NAN if the config has none.
  * RD_EBUG: a second call, or a later rd_params_add. RD_EENV: out of memory. */
 rd_code rd_params_seal(rd_params *p, uint64_t seed, double init_scale, rd_status *st);
-/* Adds n_slots float arenas for optimizer state: rd_params_trained_span elements each, all zero.
+/* Adds n_slots float arenas for optimizer state, n elements each, all zero. n:
+ * rd_params_trained_span, or less if this process keeps a part of the state (rd_optim_shard).
  * RD_EBUG: before rd_params_seal, or more than 8 slots in all. */
-rd_code rd_params_slots(rd_params *p, int n_slots, rd_status *st);
+rd_code rd_params_slots(rd_params *p, int n_slots, int64_t n, rd_status *st);
 
 /* Stores gradients in g from now on, for example in memory that ranks share. g: [span], all zero,
  * 64-byte aligned; borrowed. Call it after rd_params_seal and before the first use. */
@@ -97,6 +98,8 @@ void rd_params_use_grads(rd_params *p, float *g);
 void rd_params_use_values(rd_params *p, float *v);
 void rd_params_use_slot(rd_params *p, int k, float *x);
 
+/* Returns the number of elements from a parameter's offset to the next one's. */
+int64_t rd_params_place(const rd_param *q);
 /* Returns the number of parameters. */
 int rd_params_n(const rd_params *p);
 /* Returns parameter i in the order of declaration. */

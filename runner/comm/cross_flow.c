@@ -13,9 +13,13 @@
  * core, it polls all the time: in a tenth of a millisecond a link of 10 Gbit/s carries a quarter of
  * a chunk.
  *
+ * If each host needs only its part of the result (shard.c), the chunks are the stripes of that part's
+ * owner, and a sum ends when each host has its piece.
+ *
  * Without shared memory every rank counts as a host. On one host no transfer can be hidden, so the
  * parts are summed as by rd_comm_sum_f32, neighbours together. */
 #include "comm_mpi.h"
+#include "shard_impl.h"
 #include "tree_sum.h"
 #include "rd/clock.h"
 #include <pthread.h>
@@ -39,18 +43,20 @@ enum {
 typedef struct chunk {
     int64_t from, n; /* elements of the array; n = 0: the slice is empty */
     int part;
-    bool last; /* the last chunk of the part */
+    bool last;          /* the last chunk of the part */
+    const int64_t *cut; /* borrowed; where the pieces of a stripe begin; NULL: no stripe */
 } chunk;
 
 struct rd_flow {
     rd_comm *c;
     rd_flow_mode mode;
     rd_wire wire;
+    const rd_shard *shard; /* borrowed; NULL: all hosts get the whole sums */
     float *x;
     rd_flow_part *part;
     int n_parts;
     rd_flow_times last;
-    bool between_hosts; /* there are several hosts; only then the fields below are set */
+    bool between_hosts; /* something is sent to others; only then the fields below are set */
     MPI_Comm comm;      /* owned; the owners of the same slice on all hosts */
     rd_cross *cross;    /* owned; NULL: this rank owns no slice */
     rd_cross_job *job[RD_CROSS_DEEP]; /* owned */
@@ -120,7 +126,8 @@ static bool flow_all_done(const rd_flow *f, int part)
 static void flow_begin_chunk(rd_flow *f, const chunk *k)
 {
     const int slot = f->begun % RD_CROSS_DEEP;
-    rd_assert(k->part >= 0 && k->part < f->n_parts && k->n <= rd_cross_chunk(f->wire));
+    rd_assert(k->part >= 0 && k->part < f->n_parts);
+    rd_assert(k->cut || k->n <= rd_cross_chunk(f->wire));
     rd_assert(f->begun < f->n_chunks && f->begun - f->retired < RD_CROSS_DEEP);
     float *mine = f->to[f->me] + k->from;
     if (f->begun == f->retired) f->since_ns = rd_now_ns();
@@ -135,17 +142,21 @@ static void flow_begin_chunk(rd_flow *f, const chunk *k)
         rd_tree_sum_f32(mine, (const void *const *)src, f->n_local, (size_t)k->n);
     }
     const int tag = RD_CROSS_TAGS * (1 + (f->begun - 1) % TAGS);
-    if (rd_cross_start(f->job[slot], mine, k->n, tag, &f->status) != RD_OK)
-        f->finished[slot] = true;
+    const rd_code code = k->cut ? rd_cross_start_pieces(f->job[slot], mine, k->cut, false, tag,
+                                                        &f->status)
+                                : rd_cross_start(f->job[slot], mine, k->n, tag, &f->status);
+    if (code != RD_OK) f->finished[slot] = true;
 }
 
 /* Copies a finished chunk to the ranks of the host. After a failure the sums are wrong and are
  * never used, but no rank of this host waits for ever. */
 static void flow_retire_chunk(rd_flow *f, const chunk *k)
 {
+    const int64_t lo = k->cut ? k->cut[f->shard->place] : 0,
+                  hi = k->cut ? k->cut[f->shard->place + 1] : k->n, from = k->from + lo;
     for (int r = 0; r < f->n_local && f->status.code == RD_OK; r++)
         if (r != f->me)
-            memcpy(f->to[r] + k->from, f->to[f->me] + k->from, (size_t)k->n * sizeof(float));
+            memcpy(f->to[r] + from, f->to[f->me] + from, (size_t)(hi - lo) * sizeof(float));
     if (k->last)
         atomic_store_explicit(&f->flag[f->me]->done, flow_count(f, k->part + 1),
                               memory_order_release);
@@ -373,6 +384,25 @@ static rd_code flow_make_chunks(rd_flow *f, const rd_host *w, rd_status *st)
     return RD_OK;
 }
 
+/* Makes this rank's stripes to chunks. A part without a stripe of this rank gets an empty one. */
+static rd_code flow_take_stripes(rd_flow *f, rd_status *st)
+{
+    const rd_shard *s = f->shard;
+    int n = 0, k = 0;
+    f->chunk = calloc((size_t)s->n_stripes + (size_t)f->n_parts + 1, sizeof *f->chunk);
+    if (!f->chunk) return rd_fail(st, RD_EENV, "out of memory for the sums between hosts");
+    for (int i = 0; i < f->n_parts; i++) {
+        const int first = n;
+        for (; k < s->n_stripes && s->stripe[k].part == i; k++)
+            f->chunk[n++] = (chunk){
+                .from = s->stripe[k].from, .n = s->stripe[k].n, .part = i, .cut = s->stripe[k].cut};
+        if (n == first) f->chunk[n++] = (chunk){.part = i};
+        f->chunk[n - 1].last = true;
+    }
+    f->n_chunks = n;
+    return RD_OK;
+}
+
 /* Does what needs no other rank. */
 static rd_code flow_prepare(rd_flow *f, const rd_host *w, const rd_host_arena *a, rd_status *st)
 {
@@ -395,21 +425,27 @@ static rd_code flow_prepare(rd_flow *f, const rd_host *w, const rd_host_arena *a
     atomic_store(&f->flag[f->me]->ready, 0);
     atomic_store(&f->flag[f->me]->done, 0);
     if (f->me >= f->n_owners) return RD_OK; /* other ranks own the slices */
-    return flow_make_chunks(f, a ? w : NULL, st);
+    return f->shard ? flow_take_stripes(f, st) : flow_make_chunks(f, a ? w : NULL, st);
 }
 
 /* Makes the jobs. */
 static rd_code flow_connect(rd_flow *f, rd_status *st)
 {
+    int64_t most = rd_cross_chunk(f->wire), received = -1;
     RD_TRY(rd_cross_new(f->comm, &f->cross, st));
+    if (f->shard) most = rd_shard_longest(f->shard);
+    for (int i = 0; f->shard && i < f->shard->n_stripes; i++) {
+        const int64_t n = rd_cross_received(f->cross, f->shard->stripe[i].cut);
+        if (n > received) received = n;
+    }
     for (int i = 0; i < RD_CROSS_DEEP; i++)
-        RD_TRY(rd_cross_job_new(f->cross, rd_cross_chunk(f->wire), f->wire, NULL, &f->job[i], st));
+        RD_TRY(rd_cross_job_new(f->cross, most, received, f->wire, NULL, &f->job[i], st));
 done:
     return st->code;
 }
 
-rd_code rd_flow_new(rd_comm *c, float *x, const rd_flow_part *part, int n_parts, rd_wire wire,
-                    rd_flow_mode mode, rd_flow **out, rd_status *st)
+static rd_code flow_new(rd_comm *c, float *x, const rd_flow_part *part, int n_parts, rd_wire wire,
+                        const rd_shard *shard, rd_flow_mode mode, rd_flow **out, rd_status *st)
 {
     MPI_Comm world = MPI_COMM_NULL;
     rd_host *w = NULL;
@@ -417,7 +453,12 @@ rd_code rd_flow_new(rd_comm *c, float *x, const rd_flow_part *part, int n_parts,
     rd_flow *f = calloc(1, sizeof *f);
     *out = NULL;
     if (f) {
-        *f = (rd_flow){.c = c, .x = x, .wire = wire, .n_parts = n_parts, .comm = MPI_COMM_NULL};
+        *f = (rd_flow){.c = c,
+                       .x = x,
+                       .wire = wire,
+                       .shard = shard,
+                       .n_parts = n_parts,
+                       .comm = MPI_COMM_NULL};
         f->part = malloc(((size_t)n_parts + 1) * sizeof *part);
     }
     if (!f || !f->part) rd_fail(st, RD_EENV, "out of memory for the sums of %d parts", n_parts);
@@ -427,7 +468,7 @@ rd_code rd_flow_new(rd_comm *c, float *x, const rd_flow_part *part, int n_parts,
         RD_TRY(st->code);
     if (!f || !f->part) goto done;
     memcpy(f->part, part, (size_t)n_parts * sizeof *part);
-    f->between_hosts = c->w.n_hosts > 1 && n_parts > 0;
+    f->between_hosts = (c->w.n_hosts > 1 || shard) && n_parts > 0;
     if (f->between_hosts) {
         f->mode = mode >= RD_FLOW_THREAD && !c->threads ? RD_FLOW_CALLS : mode;
         rd_mpi_inside(c, &world, &w, &a);
@@ -450,4 +491,16 @@ rd_code rd_flow_new(rd_comm *c, float *x, const rd_flow_part *part, int n_parts,
 done:
     rd_flow_free(f);
     return st->code;
+}
+
+rd_code rd_flow_new(rd_comm *c, float *x, const rd_flow_part *part, int n_parts, rd_wire wire,
+                    rd_flow_mode mode, rd_flow **out, rd_status *st)
+{
+    return flow_new(c, x, part, n_parts, wire, NULL, mode, out, st);
+}
+
+rd_code rd_flow_of_shard(rd_comm *c, float *x, const rd_shard *s, rd_flow_mode mode, rd_flow **out,
+                         rd_status *st)
+{
+    return flow_new(c, x, s->part, s->n_parts, s->wire, s, mode, out, st);
 }

@@ -15,6 +15,10 @@
  * rounded before it is sent. So each element depends only on the hosts' values and not on where
  * pieces begin, and all hosts hold the same bytes.
  *
+ * A job can also stop after the last level, when each host has its piece, or only collect pieces.
+ * The pieces are then those of the caller (shard.c), which may differ in size. No element of a sum
+ * depends on where pieces begin.
+ *
  * A job is one such sum in progress. It never waits: rd_cross_poll goes as far as
  * messages have arrived. */
 #include "cross_sum.h"
@@ -30,21 +34,16 @@ typedef struct cross_sum_range {
     int64_t from, n;
 } cross_sum_range;
 
-/* Returns piece q of `radix` pieces of the range. */
-static cross_sum_range cross_piece(cross_sum_range r, int radix, int q)
-{
-    rd_assert(q >= 0 && q < radix && r.n >= 0);
-    const int64_t lo = r.n * q / radix, hi = r.n * (q + 1) / radix;
-    return (cross_sum_range){r.from + lo, hi - lo};
-}
-
 struct rd_cross_job {
     rd_cross *c; /* borrowed */
     float *x;    /* borrowed; the array */
     rd_wire wire;
-    int step;  /* 0 .. n_levels - 1: sums; then as many steps that collect */
-    int tag;   /* tag of the messages of step 0 */
-    int n_req; /* requests of this step */
+    int step;           /* 0 .. n_levels - 1: sums; then as many steps that collect */
+    int end;            /* the step after the last one */
+    int tag;            /* tag of the messages of step 0 */
+    const int64_t *cut; /* borrowed; [size + 1] where pieces begin; NULL: pieces of equal size */
+    int first[RD_CROSS_LEVELS + 1]; /* with cut: the first piece that each level works on */
+    int n_req;                      /* requests of this step */
     cross_sum_range at[RD_CROSS_LEVELS + 1]; /* the part of x that each level works on */
     MPI_Request *req, *own_req;              /* own_req: owned; NULL if req is borrowed */
     unsigned char *send_buf, *recv_buf;      /* owned; in the wire's type */
@@ -63,6 +62,28 @@ static int cross_digit(const rd_cross *c, int l)
 static int cross_member(const rd_cross *c, int l, int q)
 {
     return c->me + (q - cross_digit(c, l)) * c->stride[l];
+}
+
+/* Returns how many of the caller's pieces belong to one host of a group at level l. */
+static int cross_width(const rd_cross *c, int l)
+{
+    int width = 1;
+    for (int k = l + 1; k < c->n_levels; k++) width *= c->radix[k];
+    return width;
+}
+
+/* Returns what the host at place q of the group gets of the range of level l. */
+static cross_sum_range cross_piece(const rd_cross_job *j, int l, int q)
+{
+    const int radix = j->c->radix[l];
+    const cross_sum_range r = j->at[l];
+    rd_assert(q >= 0 && q < radix && r.n >= 0);
+    if (j->cut) {
+        const int width = cross_width(j->c, l), at = j->first[l] + q * width;
+        return (cross_sum_range){j->cut[at], j->cut[at + width] - j->cut[at]};
+    }
+    const int64_t lo = r.n * q / radix, hi = r.n * (q + 1) / radix;
+    return (cross_sum_range){r.from + lo, hi - lo};
 }
 
 /* Starts to send n numbers. */
@@ -94,7 +115,7 @@ static rd_code cross_begin_sum(rd_cross_job *j, int l, rd_status *st)
     const rd_cross *c = j->c;
     const size_t size = rd_wire_bytes(j->wire);
     const int me = cross_digit(c, l), radix = c->radix[l];
-    const cross_sum_range mine = cross_piece(j->at[l], radix, me);
+    const cross_sum_range mine = cross_piece(j, l, me);
     for (int q = 0, slot = 0; q < radix; q++) {
         if (q == me) continue;
         if (mine.n > 0)
@@ -103,7 +124,7 @@ static rd_code cross_begin_sum(rd_cross_job *j, int l, rd_status *st)
     }
     for (int i = 1; i < radix; i++) { /* start at another host than the others do */
         const int q = (me + i) % radix;
-        const cross_sum_range p = cross_piece(j->at[l], radix, q);
+        const cross_sum_range p = cross_piece(j, l, q);
         const void *from = j->x + p.from;
         if (p.n == 0) continue;
         if (j->wire != RD_WIRE_F32) {
@@ -122,7 +143,7 @@ static void cross_end_sum(rd_cross_job *j, int l)
 {
     const rd_cross *c = j->c;
     const int me = cross_digit(c, l), radix = c->radix[l];
-    const cross_sum_range mine = cross_piece(j->at[l], radix, me);
+    const cross_sum_range mine = cross_piece(j, l, me);
     const size_t size = rd_wire_bytes(j->wire);
     float *x = j->x + mine.from;
     rd_assert(l < c->n_levels && mine.from + mine.n <= j->capacity);
@@ -150,10 +171,10 @@ static rd_code cross_begin_collect(rd_cross_job *j, int l, rd_status *st)
     const rd_cross *c = j->c;
     const size_t size = rd_wire_bytes(j->wire);
     const int me = cross_digit(c, l), radix = c->radix[l];
-    const cross_sum_range mine = cross_piece(j->at[l], radix, me);
+    const cross_sum_range mine = cross_piece(j, l, me);
     const void *from = j->x + mine.from;
     for (int q = 0; q < radix; q++) {
-        const cross_sum_range p = cross_piece(j->at[l], radix, q);
+        const cross_sum_range p = cross_piece(j, l, q);
         void *to = j->x + p.from;
         if (q == me || p.n == 0) continue;
         if (j->wire != RD_WIRE_F32) to = j->recv_buf + (size_t)(p.from - j->at[l].from) * size;
@@ -176,7 +197,7 @@ static void cross_end_collect(rd_cross_job *j, int l)
 {
     const int me = cross_digit(j->c, l), radix = j->c->radix[l];
     for (int q = 0; q < radix && j->wire != RD_WIRE_F32; q++) {
-        const cross_sum_range p = cross_piece(j->at[l], radix, q);
+        const cross_sum_range p = cross_piece(j, l, q);
         if (q == me) continue;
         rd_wire_widen(j->wire,
                       j->recv_buf + (size_t)(p.from - j->at[l].from) * rd_wire_bytes(j->wire), p.n,
@@ -214,21 +235,44 @@ rd_code rd_cross_start(rd_cross_job *j, float *x, int64_t n, int tag, rd_status 
     rd_assert(n >= 0);
     j->x = x;
     j->at[0] = (cross_sum_range){0, n};
+    j->cut = NULL;
     j->tag = tag;
     j->step = 0;
-    return j->c->n_levels > 0 ? cross_begin_step(j, st) : st->code;
+    j->end = 2 * j->c->n_levels;
+    return j->end > 0 ? cross_begin_step(j, st) : st->code;
+}
+
+rd_code rd_cross_start_pieces(rd_cross_job *j, float *x, const int64_t *cut, bool collect, int tag,
+                              rd_status *st)
+{
+    const rd_cross *c = j->c;
+    const int levels = c->n_levels;
+    if (cut[c->size] > j->capacity)
+        return rd_fail(st, RD_EBUG, "pieces of %" PRId64 " numbers exceed the capacity of %" PRId64,
+                       cut[c->size], j->capacity);
+    j->x = x;
+    j->cut = cut;
+    j->at[0] = (cross_sum_range){cut[0], cut[c->size] - cut[0]};
+    j->first[0] = 0;
+    for (int l = 0; l < levels; l++) {
+        j->at[l + 1] = cross_piece(j, l, cross_digit(c, l));
+        j->first[l + 1] = j->first[l] + cross_digit(c, l) * cross_width(c, l);
+    }
+    j->tag = tag;
+    j->step = collect ? levels : 0;
+    j->end = collect ? 2 * levels : levels;
+    return levels > 0 ? cross_begin_step(j, st) : st->code;
 }
 
 rd_code rd_cross_poll(rd_cross_job *j, bool *done, rd_status *st)
 {
-    const int steps = 2 * j->c->n_levels;
     *done = false;
-    while (j->step < steps) {
+    while (j->step < j->end) {
         int arrived = 0;
         RD_TRY(RD_MPI(MPI_Testall(j->n_req, j->req, &arrived, MPI_STATUSES_IGNORE), st));
         if (!arrived) goto done;
         cross_end_step(j);
-        if (++j->step < steps) RD_TRY(cross_begin_step(j, st));
+        if (++j->step < j->end) RD_TRY(cross_begin_step(j, st));
     }
     *done = true;
 done:
@@ -254,17 +298,18 @@ static int widest_level(const rd_cross *c)
     return widest;
 }
 
-rd_code rd_cross_job_new(rd_cross *c, int64_t capacity, rd_wire wire, MPI_Request *req,
-                         rd_cross_job **out, rd_status *st)
+rd_code rd_cross_job_new(rd_cross *c, int64_t capacity, int64_t received, rd_wire wire,
+                         MPI_Request *req, rd_cross_job **out, rd_status *st)
 {
     rd_cross_job *j = calloc(1, sizeof *j);
     const int widest = widest_level(c);
+    const int64_t most = received < 0 ? capacity + widest : received + 1;
     *out = NULL;
     if (j) {
         const size_t size = rd_wire_bytes(wire);
         *j = (rd_cross_job){.c = c, .wire = wire, .capacity = capacity};
         j->req = req ? req : (j->own_req = malloc((size_t)c->n_requests * sizeof *j->req));
-        j->recv_buf = malloc((size_t)(capacity + widest) * size);
+        j->recv_buf = malloc((size_t)most * size);
         j->src = calloc((size_t)widest, sizeof *j->src);
         if (wire != RD_WIRE_F32) {
             j->send_buf = malloc((size_t)capacity * size);
@@ -290,13 +335,9 @@ void rd_cross_free(rd_cross *c)
     free(c);
 }
 
-rd_code rd_cross_new(MPI_Comm comm, rd_cross **out, rd_status *st)
+/* Cuts c->size into levels. */
+static void cross_make_levels(rd_cross *c)
 {
-    rd_cross *c = *out = calloc(1, sizeof *c);
-    if (!c) return rd_fail(st, RD_EENV, "out of memory for sums between hosts");
-    c->comm = comm;
-    RD_TRY(RD_MPI(MPI_Comm_rank(comm, &c->me), st));
-    RD_TRY(RD_MPI(MPI_Comm_size(comm, &c->size), st));
     int two = c->size & -c->size, stride = 1; /* two: the power of two in the number of hosts */
     const int odd = c->size / two;
     while (stride < c->size) {
@@ -307,6 +348,38 @@ rd_code rd_cross_new(MPI_Comm comm, rd_cross **out, rd_status *st)
         if (two > 1) two /= radix;
     }
     rd_assert(stride == c->size && c->n_levels <= RD_CROSS_LEVELS);
+}
+
+int rd_cross_place(int size, int rank)
+{
+    rd_cross c = {.size = size, .me = rank};
+    int place = 0;
+    cross_make_levels(&c);
+    for (int l = 0; l < c.n_levels; l++) place += cross_digit(&c, l) * cross_width(&c, l);
+    return place;
+}
+
+int64_t rd_cross_received(const rd_cross *c, const int64_t *cut)
+{
+    int64_t most = 0;
+    int first = 0;
+    for (int l = 0; l < c->n_levels; l++) {
+        const int width = cross_width(c, l);
+        first += cross_digit(c, l) * width;
+        const int64_t n = (c->radix[l] - 1) * (cut[first + width] - cut[first]);
+        if (n > most) most = n;
+    }
+    return most;
+}
+
+rd_code rd_cross_new(MPI_Comm comm, rd_cross **out, rd_status *st)
+{
+    rd_cross *c = *out = calloc(1, sizeof *c);
+    if (!c) return rd_fail(st, RD_EENV, "out of memory for sums between hosts");
+    c->comm = comm;
+    RD_TRY(RD_MPI(MPI_Comm_rank(comm, &c->me), st));
+    RD_TRY(RD_MPI(MPI_Comm_size(comm, &c->size), st));
+    cross_make_levels(c);
     c->n_requests = 2 * widest_level(c);
     c->request = malloc((size_t)(RD_CROSS_DEEP * c->n_requests) * sizeof *c->request);
     c->f64_piece = F64_NUMBERS / c->size < F64_LEAST  ? F64_LEAST
@@ -332,7 +405,7 @@ static rd_code cross_get_job(rd_cross *c, rd_wire wire, int k, rd_cross_job **ou
 {
     rd_assert(k >= 0 && k < RD_CROSS_DEEP);
     if (!c->job[wire][k])
-        RD_TRY(rd_cross_job_new(c, rd_cross_chunk(wire), wire, c->request + k * c->n_requests,
+        RD_TRY(rd_cross_job_new(c, rd_cross_chunk(wire), -1, wire, c->request + k * c->n_requests,
                                 &c->job[wire][k], st));
     *out = c->job[wire][k];
 done:

@@ -45,14 +45,25 @@ int64_t rd_cross_chunk(rd_wire w);
 
 /* ---- one sum in the background: a job of at most `capacity` numbers ---- */
 enum { RD_CROSS_TAGS = 32 };
-/* Makes a job. req: c->n_requests requests, borrowed; NULL: the job has its own.
- * The caller owns *out. */
-rd_code rd_cross_job_new(rd_cross *c, int64_t capacity, rd_wire wire, MPI_Request *req,
-                         rd_cross_job **out, rd_status *st);
+/* Makes a job. received: most numbers that a step of a sum receives (rd_cross_received); -1: those
+ * of pieces of equal size. req: c->n_requests requests, borrowed; NULL: the job has its own. The
+ * caller owns *out. */
+rd_code rd_cross_job_new(rd_cross *c, int64_t capacity, int64_t received, rd_wire wire,
+                         MPI_Request *req, rd_cross_job **out, rd_status *st);
 void rd_cross_job_free(rd_cross_job *j); /* NULL is fine */
 /* Begins the sum of x[0, n). The job uses x until rd_cross_poll says done. tag: a multiple of
  * RD_CROSS_TAGS, the same on all ranks, and different from the tags of other jobs in progress. */
 rd_code rd_cross_start(rd_cross_job *j, float *x, int64_t n, int tag, rd_status *st);
+/* Begins half of a sum, with the caller's pieces: piece p is x[cut[p], cut[p + 1]), and this host
+ * has piece rd_cross_place(c->size, c->me). collect false: that piece of x becomes the sum, and the
+ * rest of x is undefined. collect true: each host's piece is copied to all hosts. cut: [c->size + 1],
+ * from 0, the same on all hosts; borrowed until rd_cross_poll says done. */
+rd_code rd_cross_start_pieces(rd_cross_job *j, float *x, const int64_t *cut, bool collect, int tag,
+                              rd_status *st);
+/* Returns the piece of a rank among `size` ranks. */
+int rd_cross_place(int size, int rank);
+/* Returns the most numbers that this host receives in a step of a sum with these pieces. */
+int64_t rd_cross_received(const rd_cross *c, const int64_t *cut);
 /* Moves the sum on without waiting. *done: it is complete. */
 rd_code rd_cross_poll(rd_cross_job *j, bool *done, rd_status *st);
 

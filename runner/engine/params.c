@@ -249,6 +249,11 @@ static void init_one(const rd_params *p, const rd_param *q, uint64_t seed, doubl
     for (int64_t i = 0; i < q->n; i++) w[i] = (float)((2.0 * (double)w[i] - 1.0) * l);
 }
 
+int64_t rd_params_place(const rd_param *q)
+{
+    return (q->n + ROUND - 1) / ROUND * ROUND;
+}
+
 rd_code rd_params_seal(rd_params *p, uint64_t seed, double init_scale, rd_status *st)
 {
     if (p->sealed) return rd_fail(st, RD_EBUG, "parameters are laid out twice");
@@ -256,7 +261,7 @@ rd_code rd_params_seal(rd_params *p, uint64_t seed, double init_scale, rd_status
         for (int i = p->n - 1; i >= 0; i--) {
             if ((p->at[i]->flags & RD_PARAM_STATE) != (state ? RD_PARAM_STATE : 0u)) continue;
             p->at[i]->offset = p->span;
-            p->span += (p->at[i]->n + ROUND - 1) / ROUND * ROUND;
+            p->span += rd_params_place(p->at[i]);
         }
         if (!state) p->trained_span = p->span;
     }
@@ -272,17 +277,18 @@ rd_code rd_params_seal(rd_params *p, uint64_t seed, double init_scale, rd_status
     return RD_OK;
 }
 
-rd_code rd_params_slots(rd_params *p, int n_slots, rd_status *st)
+rd_code rd_params_slots(rd_params *p, int n_slots, int64_t n, rd_status *st)
 {
+    rd_assert(n == p->trained_span || !p->gpu);
     if (!p->sealed || p->n_slots + n_slots > MAX_SLOTS)
         return rd_fail(st, RD_EBUG, "bad number of optimizer slots");
     for (int k = 0; k < n_slots; k++) {
-        if (!params_arena_new(&p->slot[p->n_slots], p->trained_span))
+        if (!params_arena_new(&p->slot[p->n_slots], n))
             return rd_fail(st, RD_EENV,
                            "out of memory for the optimizer's state (%.1f MiB per slot)",
-                           (double)p->trained_span * 4 / 1048576);
-        if (p->gpu && device_arena_new(p, &p->slot[p->n_slots], p->trained_span,
-                                       "the optimizer's state", st) != RD_OK)
+                           (double)n * 4 / 1048576);
+        if (p->gpu &&
+            device_arena_new(p, &p->slot[p->n_slots], n, "the optimizer's state", st) != RD_OK)
             return st->code;
         p->n_slots++;
     }

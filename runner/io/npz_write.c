@@ -89,6 +89,19 @@ static rd_code member_data(rd_npz_out *o, const void *p, size_t n, uint32_t *crc
     return st->code;
 }
 
+static rd_code array_data(rd_npz_out *o, const rd_array *a, uint32_t *crc, rd_status *st)
+{
+    if (!a->read) return member_data(o, a->data, a->bytes, crc, st);
+    for (size_t at = 0, n = 0; at < a->bytes; at += n) {
+        const void *p;
+        RD_TRY(a->read(a->ctx, at, &p, &n, st));
+        rd_assert(n > 0 && n <= a->bytes - at);
+        RD_TRY(member_data(o, p, n, crc, st));
+    }
+done:
+    return st->code;
+}
+
 rd_code rd_npz_out_array(rd_npz_out *o, const rd_array *a, uint32_t *crc32c, rd_status *st)
 {
     char head[RD_NPY_HEADER_MAX];
@@ -103,7 +116,7 @@ rd_code rd_npz_out_array(rd_npz_out *o, const rd_array *a, uint32_t *crc32c, rd_
     if (crc32c) *crc32c = 0;
     RD_TRY(member_begin(o, a->name, ".npy", head_bytes + bytes, st));
     RD_TRY(member_data(o, head, head_bytes, NULL, st));
-    RD_TRY(member_data(o, a->data, bytes, crc32c, st));
+    RD_TRY(array_data(o, a, crc32c, st));
     if (archive_write_finish_entry(o->zip) != ARCHIVE_OK) zip_failed(o, st);
 done:
     return st->code;

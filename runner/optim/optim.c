@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { BLOCK = 4096, LANES = RD_OPTIM_LANES };
 
@@ -21,18 +22,20 @@ static rd_code optim_cut(const rd_params *p, bool at_rows, rd_optim_blocks *out,
             for (int64_t lo = 0; lo < q->n; lo += len, n++) {
                 const int64_t left = q->n - lo;
                 if (pass == 1)
-                    out->at[n] = (rd_optim_block){
-                        .lo = q->offset + lo, .n = left < len ? left : len, .param = i, .row = row};
+                    out->at[n] = (rd_optim_block){.lo = q->offset + lo,
+                                                  .n = left < len ? left : len,
+                                                  .param = i,
+                                                  .row = row,
+                                                  .at = q->offset + lo};
                 if (len > out->longest) out->longest = len;
             }
         }
         if (pass == 1) break;
-        out->n = out->n_own = n;
+        out->n = n;
         out->at = calloc((size_t)n + 1, sizeof *out->at);
         out->own = calloc((size_t)n + 1, sizeof *out->own);
         if (!out->at || !out->own) return rd_fail(st, RD_EENV, "out of memory for the optimizer");
     }
-    for (int64_t b = 0; b < out->n; b++) out->own[b] = b;
     return RD_OK;
 }
 
@@ -79,29 +82,68 @@ rd_code rd_optim_new(const rd_optim_config *c, rd_params *p, int n_threads, rd_o
     o->g_norm = calloc(n_params, sizeof(double));
     o->factor = calloc(n_params, sizeof(float));
     o->scratch = calloc((size_t)o->n_threads * (size_t)(o->update.longest + LANES), sizeof(float));
-    if (!o->g_sq || !o->w_sq || !o->g_norm || !o->factor || !o->scratch) {
+    o->guard = calloc((size_t)o->update.n + 1, sizeof *o->guard);
+    if (!o->g_sq || !o->w_sq || !o->g_norm || !o->factor || !o->scratch || !o->guard) {
         rd_fail(st, RD_EENV, "out of memory for the optimizer");
         goto done;
     }
+    rd_optim_take_own(o);
     o->first_slot = rd_params_n_slots(p);
     o->ema = c->ema > 0.0;
-    RD_TRY(rd_params_slots(p, rd_optim_n_slots(o), st));
-    rd_optim_start_ema(o);
-    for (int k = 0; k < def->n_slots; k++) {
-        const float first = def->slot_init ? (float)def->slot_init(&o->c.own, k) : 0.0f;
-        float *x = rd_params_slot(p, o->first_slot + k);
-        for (int64_t b = 0; first != 0.0f && b < o->norm.n; b++) {
-            if (rd_optim_is_state(o, o->norm.at[b].param)) continue;
-            for (int64_t i = 0; i < o->norm.at[b].n; i++) x[o->norm.at[b].lo + i] = first;
-        }
+    if (!c->sharded) {
+        RD_TRY(rd_params_slots(p, rd_optim_n_slots(o), rd_params_trained_span(p), st));
+        rd_optim_fill_own(o, 0);
     }
-    rd_params_touch_slots(p);
     RD_TRY(o->sweeps->open(o, st));
     *out = o;
     o = NULL;
 done:
     rd_optim_free(o);
     return st->code;
+}
+
+static void take_own(const rd_optim *o, rd_optim_blocks *list)
+{
+    list->n_own = 0;
+    for (int64_t b = 0; b < list->n; b++)
+        if (rd_optim_is_own(o, &list->at[b])) list->own[list->n_own++] = b;
+}
+
+void rd_optim_take_own(rd_optim *o)
+{
+    take_own(o, &o->norm);
+    take_own(o, &o->update);
+    o->n_guard = 0;
+    for (int64_t b = 0; b < o->update.n; b++)
+        if (!o->shared || (o->update.at[b].lo >= o->own_lo && o->update.at[b].lo < o->own_hi))
+            o->guard[o->n_guard++] = b;
+}
+
+void rd_optim_first_slot(const rd_optim *o, int k, int64_t n, const float *values, float *x)
+{
+    const float first = k < o->def->n_slots && o->def->slot_init
+                            ? (float)o->def->slot_init(&o->c.own, k)
+                            : 0.0f;
+    if (k == o->def->n_slots) {
+        memcpy(x, values, (size_t)n * sizeof *x);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) x[i] = first;
+}
+
+void rd_optim_fill_own(rd_optim *o, int k)
+{
+    for (; k < rd_optim_n_slots(o); k++) {
+        float *x = rd_params_slot(o->p, o->first_slot + k);
+        /* Slots are zeros already. */
+        if (k < o->def->n_slots && !o->def->slot_init) continue;
+        for (int64_t i = 0; i < o->update.n_own; i++) {
+            const rd_optim_block *b = &o->update.at[o->update.own[i]];
+            if (!rd_optim_is_state(o, b->param))
+                rd_optim_first_slot(o, k, b->n, rd_params_values(o->p) + b->lo, x + b->at);
+        }
+    }
+    rd_params_touch_slots(o->p);
 }
 
 static void free_blocks(rd_optim_blocks *b)
@@ -122,6 +164,8 @@ void rd_optim_free(rd_optim *o)
     rd_optim_unshare(o);
     o->sweeps->close(o);
     free(o->g_norm);
+    free(o->guard);
+    free(o->norm_host);
     free(o->factor);
     free(o->scratch);
     free(o);

@@ -30,6 +30,10 @@ float rd_optim_ema_share(const rd_optim *o, int64_t t)
 void rd_optim_start_ema(rd_optim *o)
 {
     if (!o->ema) return;
+    if (o->shard) {
+        rd_optim_fill_own(o, o->def->n_slots);
+        return;
+    }
     memcpy(rd_params_slot(o->p, rd_optim_ema_slot(o)), rd_params_values(o->p),
            (size_t)rd_params_trained_span(o->p) * sizeof(float));
     rd_params_touch_slots(o->p);

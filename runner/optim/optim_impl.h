@@ -1,6 +1,7 @@
 /* optim_impl.h -- the struct of an optimizer and its blocks, for the files of this folder:
- * optim.c makes it, optim_sweeps.c does an update on a CPU and optim_gpu.cu on a GPU, and
- * optim_share.c divides blocks and memory among the ranks of a host. */
+ * optim.c makes it, optim_sweeps.c does an update on a CPU and optim_gpu.cu on a GPU,
+ * optim_share.c divides blocks and memory among the ranks of a host, and optim_shard.c among
+ * hosts. */
 #ifndef RD_OPTIM_IMPL_H
 #define RD_OPTIM_IMPL_H
 
@@ -12,14 +13,16 @@ typedef struct rd_optim_block {
     int64_t lo, n; /* elements [lo, lo + n) of the arenas, all of one parameter */
     int param;     /* index of that parameter */
     int64_t row;   /* as in rd_update */
+    int64_t at;    /* first element in a slot: lo, or less if the host keeps a part of the slots */
+    int host;      /* the host that updates the block; 0 without a division between hosts */
 } rd_optim_block;
 
 typedef struct rd_optim_blocks {
     rd_optim_block *at; /* owned */
     int64_t n;
     int64_t longest; /* number of elements of the largest block */
-    /* Owned; the first n_own entries are the blocks that this rank updates: all blocks, unless the
-     * ranks of a host share the work. */
+    /* Owned; the first n_own entries are the blocks that this rank updates: all blocks, unless
+     * ranks or hosts share the work. */
     int64_t *own;
     int64_t n_own;
 } rd_optim_blocks;
@@ -78,6 +81,16 @@ struct rd_optim {
     uint64_t sum_version;   /* version of the parameters; 0: there are no sums yet */
     int64_t damaged;        /* lowest block of this rank with another checksum; -1: none */
 
+    /* Blocks of the update whose checksums this rank computes: all; or those in its range, those
+     * that other hosts update included. Owned; [n_guard]. */
+    int64_t *guard;
+    int64_t n_guard;
+
+    /* Only if hosts keep parts of the slots, see optim_shard.c. */
+
+    rd_shard *shard; /* borrowed; NULL: each host keeps all */
+    int *norm_host;  /* owned; [norm.n]; host of each block of the norms */
+
     struct rd_optim_gpu *gpu; /* made by sweeps->open, freed by sweeps->close; NULL on a CPU */
 };
 
@@ -92,6 +105,22 @@ static inline bool rd_optim_is_state(const rd_optim *o, int param)
 {
     return (rd_params_at(o->p, param)->flags & RD_PARAM_STATE) != 0;
 }
+/* Returns whether this rank updates a block. */
+static inline bool rd_optim_is_own(const rd_optim *o, const rd_optim_block *b)
+{
+    return (!o->shared || (b->lo >= o->own_lo && b->lo < o->own_hi)) &&
+           (!o->shard || b->host == rd_shard_host(o->shard));
+}
+/* Fills `own` of both lists, and `guard`. */
+void rd_optim_take_own(rd_optim *o);
+/* Writes the values before the first update to this rank's blocks of the slots from k on. */
+void rd_optim_fill_own(rd_optim *o, int k);
+/* Collective. Gives all hosts the sums of squares of blocks, after the first sweep (optim_shard.c).
+ * weights: those of weights, too. Does nothing without a division between hosts. */
+rd_code rd_optim_spread_norms(rd_optim *o, bool weights, rd_status *st);
+/* Collective. Gives all hosts the weights that each has updated, and makes their checksums. The
+ * ranks of the host have ended their updates. */
+rd_code rd_optim_spread_weights(rd_optim *o, rd_status *st);
 /* Returns whether the gradient of a parameter gets weight decay. */
 bool rd_optim_decays(const rd_optim *o, int param);
 /* Returns the share of the way to the weights that update t, from 1, moves their average. */

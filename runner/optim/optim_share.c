@@ -93,13 +93,6 @@ static void *optim_share_place(const rd_optim *o, size_t at)
     return (unsigned char *)o->shared + at;
 }
 
-static void take_own(const rd_optim *o, rd_optim_blocks *list)
-{
-    list->n_own = 0;
-    for (int64_t b = 0; b < list->n; b++)
-        if (list->at[b].lo >= o->own_lo && list->at[b].lo < o->own_hi) list->own[list->n_own++] = b;
-}
-
 /* Copies this rank's part of an array of n elements. The rank that touches a page first gets it in
  * the memory near its CPU. */
 static void copy_own(const rd_optim *o, float *to, const float *from, int64_t n)
@@ -112,14 +105,14 @@ static void copy_own(const rd_optim *o, float *to, const float *from, int64_t n)
 rd_code rd_optim_share(rd_optim *o, rd_comm *c, char why[200], rd_status *st)
 {
     const rd_world *w = rd_comm_world(c);
-    const int64_t span = rd_params_span(o->p), trained = rd_params_trained_span(o->p);
+    const int64_t span = rd_params_span(o->p), kept = rd_optim_kept(o);
     const int64_t slices = (span + SLICE - 1) / SLICE;
     size_t bytes = 0, values_at, slot_at[4] = {0}, g_at, w_at, sum_at;
     why[0] = '\0';
     if (o->shared) return rd_fail(st, RD_EBUG, "weights are shared twice");
     bool fits = optim_share_put(&bytes, span, sizeof(float), &values_at);
     for (int k = 0; k < rd_optim_n_slots(o); k++)
-        fits = fits && optim_share_put(&bytes, trained, sizeof(float), &slot_at[k]);
+        fits = fits && optim_share_put(&bytes, kept, sizeof(float), &slot_at[k]);
     fits = fits && optim_share_put(&bytes, o->norm.n, sizeof(double), &g_at) &&
            optim_share_put(&bytes, o->norm.n, sizeof(double), &w_at) &&
            optim_share_put(&bytes, o->update.n, sizeof(uint64_t), &sum_at);
@@ -132,8 +125,7 @@ rd_code rd_optim_share(rd_optim *o, rd_comm *c, char why[200], rd_status *st)
     o->own_lo = slices * w->local_rank / w->local_size * SLICE;
     o->own_hi = slices * (w->local_rank + 1) / w->local_size * SLICE;
     rd_assert(o->own_lo <= o->own_hi && o->own_lo % SLICE == 0);
-    take_own(o, &o->norm);
-    take_own(o, &o->update);
+    rd_optim_take_own(o);
     free(o->g_sq);
     free(o->w_sq);
     o->g_sq = optim_share_place(o, g_at);
@@ -144,8 +136,12 @@ rd_code rd_optim_share(rd_optim *o, rd_comm *c, char why[200], rd_status *st)
     rd_params_use_values(o->p, values);
     for (int k = 0; k < rd_optim_n_slots(o); k++) {
         float *slot = optim_share_place(o, slot_at[k]);
-        copy_own(o, slot, rd_params_slot(o->p, o->first_slot + k), trained);
+        if (!o->c.sharded) copy_own(o, slot, rd_params_slot(o->p, o->first_slot + k), kept);
         rd_params_use_slot(o->p, o->first_slot + k, slot);
+    }
+    if (o->c.sharded) { /* a block may end among the values that another rank has copied */
+        RD_TRY(rd_comm_local_barrier(c, st));
+        rd_optim_fill_own(o, 0);
     }
     RD_TRY(rd_comm_local_barrier(c, st));
 done:
@@ -171,15 +167,18 @@ rd_code rd_optim_swap_ema(rd_optim *o, rd_status *st)
     if (!o->swapped) o->sums_held = rd_optim_sums_hold(o);
     RD_TRY(rd_params_sync_to_host(o->p, RD_VALUES | RD_SLOTS, st));
     if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st));
-    const int64_t trained = rd_params_trained_span(o->p), lo = o->shared ? o->own_lo : 0,
-                  hi = o->shared && o->own_hi < trained ? o->own_hi : trained;
-    float *w = rd_params_values(o->p), *x = rd_params_slot(o->p, rd_optim_ema_slot(o));
-    for (int64_t i = lo; i < hi; i++) {
-        const float v = w[i];
-        w[i] = x[i];
-        x[i] = v;
+    for (int64_t i = 0; i < o->update.n_own; i++) {
+        const rd_optim_block *b = &o->update.at[o->update.own[i]];
+        float *w = rd_params_values(o->p) + b->lo,
+              *x = rd_params_slot(o->p, rd_optim_ema_slot(o)) + b->at;
+        for (int64_t k = 0; k < b->n && !rd_optim_is_state(o, b->param); k++) {
+            const float v = w[k];
+            w[k] = x[k];
+            x[k] = v;
+        }
     }
     if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st));
+    RD_TRY(rd_optim_spread_weights(o, st));
     rd_params_touch(o->p);
     rd_params_touch_slots(o->p);
     o->swapped = !o->swapped;
@@ -197,8 +196,8 @@ rd_code rd_optim_sum_own(rd_optim *o, uint64_t *sum, rd_status *st)
     const float *w = rd_params_values(o->p);
     int64_t bad = INT64_MAX;
 #pragma omp parallel for num_threads(o->n_threads) schedule(static) reduction(min : bad)
-    for (int64_t i = 0; i < list->n_own; i++) {
-        const int64_t b = list->own[i];
+    for (int64_t i = 0; i < o->n_guard; i++) {
+        const int64_t b = o->guard[i];
         const uint64_t now = rd_optim_block_sum(w + list->at[b].lo, list->at[b].n);
         if (hold && now != sum[b] && b < bad) bad = b;
         sum[b] = now;

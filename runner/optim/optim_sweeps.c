@@ -10,9 +10,9 @@
  * sweeps, so one that is not finite stops the step. They are part of no norm.
  *
  * Both sweeps use a list of blocks that depends on the parameters alone, and the sums of blocks are
- * added in order. So results do not depend on the number of threads, nor on the number of ranks
- * that share the blocks (optim_share.c). Between the sweeps, each rank adds up the sums of all
- * blocks. */
+ * added in order. So results do not depend on the number of threads, nor on the number of ranks or
+ * hosts that share the blocks (optim_share.c, optim_shard.c). Between the sweeps, each rank adds up
+ * the sums of all blocks. */
 #include "optim_impl.h"
 #include <float.h>
 #include <math.h>
@@ -172,23 +172,23 @@ static void update_block(rd_optim *o, int64_t b, int thread, float scale, float 
                          o->trust ? o->factor[k->param] : 1.0f);
     }
     for (int i = 0; i < o->def->n_slots; i++)
-        u.slot[i] = rd_params_slot(o->p, o->first_slot + i) + k->lo;
+        u.slot[i] = rd_params_slot(o->p, o->first_slot + i) + k->at;
     if (k->row > 0)
         update_rows(o->def, &u, k->n);
     else
         o->def->update(&u);
     if (o->ema)
-        follow_weights(rd_params_slot(o->p, rd_optim_ema_slot(o)) + k->lo, w, k->n,
+        follow_weights(rd_params_slot(o->p, rd_optim_ema_slot(o)) + k->at, w, k->n,
                        rd_optim_ema_share(o, t));
 }
 
-/* Scales and clips the gradients of the other ranks' blocks, as update_block does for its own. */
+/* Scales and clips the gradients of the blocks of other ranks and hosts, as update_block does for its own. */
 static void scale_others(rd_optim *o, float scale, float clip)
 {
     const unsigned old = flush_denormals();
     for (int64_t b = 0; b < o->update.n; b++) {
         const rd_optim_block *k = &o->update.at[b];
-        if (k->lo >= o->own_lo && k->lo < o->own_hi) continue;
+        if (rd_optim_is_own(o, k)) continue;
         scale_gradient(rd_params_grads(o->p) + k->lo, k->n, scale,
                        rd_optim_is_state(o, k->param) ? 1.0f : clip);
     }
@@ -206,6 +206,27 @@ typedef struct sweep {
     _Atomic int64_t damaged; /* second sweep: lowest block with another checksum; -1: none */
 } sweep;
 
+/* Compares the checksum of a block with the one that the last update left. */
+static void compare_block(sweep *s, int64_t b)
+{
+    const rd_optim *o = s->o;
+    const rd_optim_block *k = &o->update.at[b];
+    if (rd_optim_block_sum(rd_params_values(o->p) + k->lo, k->n) == o->sum[b]) return;
+    int64_t lowest = atomic_load(&s->damaged);
+    while ((lowest < 0 || b < lowest) && !atomic_compare_exchange_weak(&s->damaged, &lowest, b)) {
+    }
+}
+
+/* Compares the checksums of this rank's range that other hosts update: their weights replace the
+ * ones here. */
+static void compare_others(sweep *s)
+{
+    const rd_optim *o = s->o;
+#pragma omp parallel for num_threads(o->n_threads) schedule(static)
+    for (int64_t i = 0; i < o->n_guard; i++)
+        if (!rd_optim_is_own(o, &o->update.at[o->guard[i]])) compare_block(s, o->guard[i]);
+}
+
 /* Updates a block and guards it with a checksum. If a host keeps its weights once, a flipped bit
  * has no replica to differ from. So the checksum of each block is compared before its update and
  * computed after it, while the block is in the cache. */
@@ -214,12 +235,7 @@ static void guarded_update(sweep *s, int64_t b, int thread)
     rd_optim *o = s->o;
     const rd_optim_block *k = &o->update.at[b];
     const float *w = rd_params_values(o->p) + k->lo;
-    if (s->hold && rd_optim_block_sum(w, k->n) != o->sum[b]) {
-        int64_t lowest = atomic_load(&s->damaged);
-        while ((lowest < 0 || b < lowest) &&
-               !atomic_compare_exchange_weak(&s->damaged, &lowest, b)) {
-        }
-    }
+    if (s->hold) compare_block(s, b);
     update_block(o, b, thread, s->scale, s->clip, s->lr, s->t);
     if (o->sum) o->sum[b] = rd_optim_block_sum(w, k->n);
 }
@@ -314,6 +330,7 @@ static rd_code cpu_step(rd_optim *o, const rd_optim_job *job, rd_optim_stats *st
     /* After this barrier all ranks of the host have done their backward pass, so no rank reads the
      * values that change now. */
     if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st));
+    RD_TRY(rd_optim_spread_norms(o, job->weights, st));
     stats->finite = gather_norms(o, job->weights, stats);
     stats->spike = stats->finite && stats->most_norm > 0.0 && stats->grad_norm > stats->most_norm;
     stats->finite &= !stats->spike;
@@ -323,13 +340,15 @@ static rd_code cpu_step(rd_optim *o, const rd_optim_job *job, rd_optim_stats *st
         s.clip = (float)clip;
         s.hold = o->shared && rd_optim_sums_hold(o);
         s.damaged = -1;
+        if (s.hold && o->shard) compare_others(&s);
         run_sweep(&s);
         if (o->damaged < 0) o->damaged = s.damaged;
-        if (o->shared && stats->want_grads) scale_others(o, s.scale, s.clip);
+        if ((o->shared || o->shard) && stats->want_grads) scale_others(o, s.scale, s.clip);
     }
     /* After this barrier all blocks are updated, and all ranks have read the norms. */
     if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st));
     if (!stats->finite) goto done;
+    RD_TRY(rd_optim_spread_weights(o, st));
     rd_params_touch(o->p);
     o->sum_version = rd_params_version(o->p);
 done:

@@ -73,14 +73,19 @@ static rd_code check_largest(rd_run *r, double *v, rd_status *st)
 static rd_code print_memory(rd_run *r, bool stepped, rd_status *st)
 {
     const double weights = 4.0 * (double)rd_params_span(r->params);
-    const double trained = 4.0 * (double)rd_params_trained_span(r->params);
-    const int slots = rd_params_n_slots(r->params);
+    const rd_shard *shard = rd_optim_shard_of(r->optim);
+    double kept = 4.0 * (double)rd_optim_kept(r->optim);
+    const int slots = rd_params_n_slots(r->params), parts = shard ? rd_shard_n_hosts(shard) : 1;
     double step = (double)rd_arena_peak(rd_tape_arena(r->tape)), process = run_peak_bytes(),
            gpu = device_peak_bytes(r);
-    char activations[64] = "not known without --check_steps=10";
+    char of[80] = "", activations[64] = "not known without --check_steps=10";
     RD_TRY(check_largest(r, &step, st));
     RD_TRY(check_largest(r, &process, st));
     RD_TRY(check_largest(r, &gpu, st));
+    RD_TRY(check_largest(r, &kept, st));
+    if (shard)
+        (void)snprintf(of, sizeof of, "; the largest part of %d %ss, shard optimizer", parts,
+                       rd_shard_shares(shard) ? "host" : "rank");
     if (stepped && !r->gpu)
         (void)snprintf(activations, sizeof activations, "%.1f MB", check_mb(step));
     else if (stepped)
@@ -90,8 +95,8 @@ static rd_code print_memory(rd_run *r, bool stepped, rd_status *st)
                                          : "");
     rd_info(r->log, "  weights              %.1f MB", check_mb(weights));
     rd_info(r->log, "  gradients            %.1f MB", check_mb(weights));
-    rd_info(r->log, "  optimizer            %.1f MB (%s, %d value%s per weight)",
-            check_mb(trained * slots), rd_optim_def(r->optim)->name, slots, slots == 1 ? "" : "s");
+    rd_info(r->log, "  optimizer            %.1f MB (%s, %d value%s per weight%s)",
+            check_mb(kept * slots), rd_optim_def(r->optim)->name, slots, slots == 1 ? "" : "s", of);
     rd_info(r->log, "  activations          %s", activations);
     rd_info(r->log, "  whole process        %.0f MB so far, with data and libraries",
             check_mb(process));

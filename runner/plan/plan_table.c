@@ -39,6 +39,12 @@ static void print_table(const forecast_step *measured, const forecast_step *m, i
                   "\ngradients: %.4g MB in %.0f bucket%s, %s bytes per number between hosts, %s\n",
                   m->bytes * 1e-6, m->buckets, RD_S((int)m->buckets), m->wire < 1.0 ? "2" : "4",
                   m->overlaps ? "summed while backward runs" : "summed after backward");
+    if (m->shard)
+        (void)fprintf(out, "shard optimizer: each host updates its part, and sends the others "
+                           "these weights after the update\n");
+    if (m->optimizer_bytes > 0.0)
+        (void)fprintf(out, "optimizer state: %.4g MB on a host of the measured run\n",
+                      m->optimizer_bytes * 1e-6);
     print_link(out, "between hosts", &m->between, "");
     if (per_host > 1 && m->shared)
         print_link(out, "inside a host", &m->inside, " of bus bandwidth");

@@ -20,6 +20,7 @@
 #include "device.h"
 #include "embeddings.h"
 #include "gpu_group.h"
+#include "rd/shard.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -29,6 +30,7 @@
 struct exchange {
     rd_run *run;
     embeddings *tables; /* owned; summed by rows */
+    rd_shard *shard;    /* owned; NULL: each host keeps the whole state of the optimizer */
     rd_flow *flow;      /* owned; the hosts' way; NULL: GPUs sum, or one GPU computes */
     const char *algorithm;
 
@@ -384,7 +386,7 @@ void exchange_describe(const exchange *x, rd_strbuf *out)
 {
     const int tables = embeddings_n(x->tables);
     if (run_gpu(x->run) && x->run->world->size > 1) describe_on_gpus(x, out);
-    if (x->run->world->n_hosts == 1 || !x->flow) return;
+    if ((x->run->world->n_hosts == 1 && !x->shard) || !x->flow) return;
     const rd_flow_mode mode = rd_flow_mode_of(x->flow);
     rd_strbuf_printf(out, "between hosts: gradients travel as %s in %d bucket%s of about %g MB%s",
                      rd_wire_name(x->run->config.allreduce_dtype), x->n, RD_S(x->n),
@@ -396,6 +398,25 @@ void exchange_describe(const exchange *x, rd_strbuf *out)
     if (tables > 0)
         rd_strbuf_printf(out, ", and %d embedding%s by rows after it", tables, RD_S(tables));
     rd_strbuf_printf(out, "\n");
+    if (x->shard)
+        rd_strbuf_printf(out,
+                         "shard optimizer: each of %d %s keeps and updates its part, and sends "
+                         "these weights to the others\n",
+                         rd_shard_n_hosts(x->shard), rd_shard_shares(x->shard) ? "hosts" : "ranks");
+}
+
+rd_shard *exchange_shard(const exchange *x)
+{
+    return x->shard;
+}
+
+rd_code exchange_whole(exchange *x, rd_status *st)
+{
+    if (!x->shard) return st->code;
+    (void)rd_shard_collect_parts(x->shard, rd_params_grads(x->run->params), st);
+    RD_TRY(rd_comm_local_barrier(x->run->comm, st));
+done:
+    return st->code;
 }
 
 void exchange_abort(exchange *x)
@@ -409,6 +430,7 @@ void exchange_free(exchange *x)
     if (!x) return;
     if (x->run->tape) rd_tape_on_grad_ready(x->run->tape, NULL, NULL);
     rd_flow_free(x->flow);
+    rd_shard_free(x->shard);
     if (run_gpu(x->run)) rd_gpu_group_free(x->group);
     embeddings_free(x->tables);
     free(x->bucket);
@@ -419,13 +441,50 @@ void exchange_free(exchange *x)
     free(x);
 }
 
+/* Collective. Divides the parameters between hosts, if the config says so. */
+static rd_code divide(exchange *x, rd_status *st)
+{
+    const rd_run *r = x->run;
+    const int n = embeddings_n(x->tables);
+    int64_t *cut = NULL, n_cuts = 0;
+    rd_flow_part *rest = NULL;
+    if (r->config.shard != RUN_SHARD_OPTIMIZER) return st->code;
+    rest = calloc((size_t)n + 1, sizeof *rest);
+    if (!rest)
+        rd_fail(st, RD_EENV, "out of memory for the list of %d tables", n);
+    else
+        (void)rd_optim_cuts(r->optim, &cut, &n_cuts, st);
+    if (rd_comm_agree(r->comm, st) != RD_OK || !rest) goto done;
+    for (int i = 0; i < n; i++) {
+        const rd_param *p = embeddings_param(x->tables, i);
+        rest[i] = (rd_flow_part){.from = p->offset, .n = rd_params_place(p)};
+    }
+    const rd_shard_plan plan = {.part = x->bucket,
+                                .n_parts = x->n,
+                                .rest = rest,
+                                .n_rest = n,
+                                .cut = cut,
+                                .n_cuts = n_cuts,
+                                .span = rd_params_span(r->params),
+                                .kept = rd_params_trained_span(r->params),
+                                .wire = r->config.allreduce_dtype};
+    RD_TRY(rd_shard_new(r->comm, &plan, &x->shard, st));
+done:
+    free(rest);
+    free(cut);
+    return st->code;
+}
+
 /* Collective. Opens the flow, by which the hosts sum. */
 static rd_code open_flow(exchange *x, rd_status *st)
 {
     rd_run *r = x->run;
-    RD_TRY(rd_flow_new(r->comm, rd_params_grads(r->params), x->bucket, x->n,
-                       r->config.allreduce_dtype, run_gpu(r) ? RD_FLOW_LATE : wanted_mode(r),
-                       &x->flow, st));
+    float *g = rd_params_grads(r->params);
+    if (x->shard)
+        RD_TRY(rd_shard_flow(x->shard, g, wanted_mode(r), &x->flow, st));
+    else
+        RD_TRY(rd_flow_new(r->comm, g, x->bucket, x->n, r->config.allreduce_dtype,
+                           run_gpu(r) ? RD_FLOW_LATE : wanted_mode(r), &x->flow, st));
     if (rd_flow_mode_of(x->flow) != RD_FLOW_LATE) rd_tape_on_grad_ready(r->tape, grad_ready, x);
     if (rd_flow_mode_of(x->flow) == RD_FLOW_CALLS) rd_tape_on_op(r->tape, op_done, x);
 done:
@@ -449,6 +508,7 @@ rd_code exchange_new(rd_run *r, exchange **out, rd_status *st)
     RD_TRY(embeddings_new(r, x->group != NULL, &x->tables, st));
     (void)make_buckets(x, st);
     RD_TRY(rd_comm_agree(r->comm, st));
+    RD_TRY(divide(x, st));
     if (x->group && overlaps(x)) rd_tape_on_grad_ready(r->tape, grad_ready, x);
     if (!x->group && !(run_gpu(r) && r->world->size == 1)) RD_TRY(open_flow(x, st));
 done:

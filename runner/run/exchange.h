@@ -20,6 +20,13 @@ void exchange_abort(exchange *x);
 /* Appends a line for the banner, or nothing. */
 void exchange_describe(const exchange *x, rd_strbuf *out);
 
+/* Returns how the parameters are divided between hosts (key shard). NULL: they are not. */
+rd_shard *exchange_shard(const exchange *x);
+
+/* Collective, after exchange_finish. Gives all ranks the sums of all gradients, where the key shard
+ * gave them a part. */
+rd_code exchange_whole(exchange *x, rd_status *st);
+
 /* Begins a step: zeroes the gradients. */
 void exchange_begin(exchange *x);
 

@@ -25,10 +25,14 @@ typedef struct forecast_step {
     double bytes;   /* of the gradients, float32 */
     double buckets; /* number of pieces that are exchanged one by one */
     double wire;    /* bytes of a number between hosts / 4 */
+    /* Of the optimizer's state, on the host that keeps most; of a step, sent to other hosts by a
+     * rank. 0: not known. */
+    double optimizer_bytes, sent_bytes;
     double samples; /* per step, all ranks */
     double units;   /* per step, all ranks */
     bool overlaps;  /* buckets are sent between hosts while backward runs */
     bool shared;    /* the ranks of a host sum through shared memory */
+    bool shard;     /* hosts update parts, and send each other weights, not sums (key shard) */
     char ended[24]; /* end of the measurement, UTC: 2026-11-29T20:15:00Z. "": not known */
     forecast_link inside, between;
 } forecast_step;
@@ -57,6 +61,7 @@ void forecast_cost(int hosts, double bytes, double wire, double *alphas, double 
 
 /* Returns the bytes that the sum inside a host counts in terms of bus bandwidth. */
 double forecast_inside_bytes(int per_host, double bytes);
+/* Returns what the exchange of a step takes, hidden or not: that of the weights included. */
 double forecast_exchange_s(const forecast_step *m, int hosts, int per_host);
 
 /* Fits alpha_s and bytes_per_s so that seconds[i] is about alphas[i] * alpha_s + bytes[i] /
@@ -76,7 +81,7 @@ void forecast_at(const forecast_step *m, int hosts, int per_host, forecast_row *
 
 /* Sums of this rank since its warm-up steps. */
 typedef struct forecast_sums {
-    double steps, seconds, samples, units, comm_s, exposed_s, bytes;
+    double steps, seconds, samples, units, comm_s, exposed_s, bytes, sent;
     double before[TIMES_N];  /* r->times.seconds at the begin */
     double exchanges_before; /* r->times.n_exchanges at the begin */
     bool overlaps;

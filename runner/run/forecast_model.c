@@ -12,6 +12,13 @@
  *     exposed = inside + max(between - backward, between / b)   where backward overlaps the sum
  *     exposed = inside + between                                otherwise
  *
+ * If each host updates its part (key shard), the sum ends half-way: it takes half of `between`. The
+ * weights then travel as float32 after the update, which backward does not hide:
+ *
+ *     weights = R(h) a + (1 - 1/h) n / B
+ *
+ * The update on h hosts takes 1/h of that on one.
+ *
  * The last bucket is ready only when backward is over, hence between / b. The ranks compute the sum
  * inside a host themselves, so backward does not hide it.
  *
@@ -61,12 +68,27 @@ static double between_s(const forecast_step *m, int hosts, int per_host)
     double alphas, link_bytes;
     /* Without shared memory, the exchange treats every rank as a host. */
     forecast_cost(m->shared ? hosts : hosts * per_host, m->bytes, m->wire, &alphas, &link_bytes);
-    return m->buckets * alphas * m->between.alpha_s + per_byte(&m->between, link_bytes);
+    return (m->shard ? 0.5 : 1.0) *
+           (m->buckets * alphas * m->between.alpha_s + per_byte(&m->between, link_bytes));
+}
+
+/* Returns how many parts of the weights are updated. */
+static int n_parts(const forecast_step *m, int hosts, int per_host)
+{
+    return !m->shard ? 1 : m->shared ? hosts : hosts * per_host;
+}
+
+static double weights_s(const forecast_step *m, int hosts, int per_host)
+{
+    double alphas, link_bytes;
+    if (!m->shard) return 0.0;
+    forecast_cost(n_parts(m, hosts, per_host), m->bytes, 1.0, &alphas, &link_bytes);
+    return 0.5 * (alphas * m->between.alpha_s + per_byte(&m->between, link_bytes));
 }
 
 double forecast_exchange_s(const forecast_step *m, int hosts, int per_host)
 {
-    return inside_s(m, per_host) + between_s(m, hosts, per_host);
+    return inside_s(m, per_host) + between_s(m, hosts, per_host) + weights_s(m, hosts, per_host);
 }
 
 bool forecast_fit(const double *alphas, const double *bytes, const double *seconds, int n,
@@ -120,17 +142,20 @@ double forecast_calibrate(forecast_step *m)
 
 /* Returns the seconds of a step without the exchange, with `share` of the measured batch on a
  * rank. */
-static double own_s(const forecast_step *m, double share)
+static double own_s(const forecast_step *m, int hosts, int per_host, double share)
 {
-    return share * (m->input_s + m->forward_s + m->backward_s) + m->wait_s + m->update_s +
+    const double parts = (double)n_parts(m, m->hosts, m->ranks / m->hosts) /
+                         n_parts(m, hosts, per_host);
+    return share * (m->input_s + m->forward_s + m->backward_s) + m->wait_s + parts * m->update_s +
            m->other_s;
 }
 
 static double exposed_s(const forecast_step *m, int hosts, int per_host, double backward_s)
 {
-    const double seconds = between_s(m, hosts, per_host);
-    if (hosts == 1 || !m->overlaps) return inside_s(m, per_host) + seconds;
-    return inside_s(m, per_host) + fmax(seconds / m->buckets, seconds - backward_s);
+    const double seconds = between_s(m, hosts, per_host),
+                 rest = inside_s(m, per_host) + weights_s(m, hosts, per_host);
+    if (hosts == 1 || !m->overlaps) return rest + seconds;
+    return rest + fmax(seconds / m->buckets, seconds - backward_s);
 }
 
 void forecast_at(const forecast_step *m, int hosts, int per_host, forecast_row *out)
@@ -141,13 +166,15 @@ void forecast_at(const forecast_step *m, int hosts, int per_host, forecast_row *
     *out = (forecast_row){
         .hosts = hosts, .ranks = ranks, .comm_s = comm_s, .strong = NAN, .strong_step_s = NAN};
     out->exposed_s = exposed_s(m, hosts, per_host, m->backward_s);
-    out->step_s = own_s(m, 1.0) + out->exposed_s;
+    out->step_s = own_s(m, hosts, per_host, 1.0) + out->exposed_s;
     const double more = (double)ranks / m->ranks;
     out->samples_per_s = m->samples * more / out->step_s;
     out->units_per_s = m->units * more / out->step_s;
-    out->weak = (own_s(m, 1.0) + one_comm_s) / out->step_s;
+    out->weak = (own_s(m, 1, per_host, 1.0) + one_comm_s) / out->step_s;
     if (m->samples < ranks) return;
-    const double share = 1.0 / more, one = own_s(m, (double)m->ranks / per_host) + one_comm_s;
-    out->strong_step_s = own_s(m, share) + exposed_s(m, hosts, per_host, share * m->backward_s);
+    const double share = 1.0 / more,
+                 one = own_s(m, 1, per_host, (double)m->ranks / per_host) + one_comm_s;
+    out->strong_step_s = own_s(m, hosts, per_host, share) +
+                         exposed_s(m, hosts, per_host, share * m->backward_s);
     out->strong = one / (hosts * out->strong_step_s);
 }

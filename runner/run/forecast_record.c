@@ -24,6 +24,10 @@ void forecast_fit_links(const rd_run *r, forecast_step *m)
         double inside_s = 0.0;
         if (hosts > 1) {
             forecast_cost(hosts, t->sizes[i].bytes, m->wire, &alphas[n], &bytes[n]);
+            if (m->shard) { /* each host keeps its part of the sum */
+                alphas[n] *= 0.5;
+                bytes[n] *= 0.5;
+            }
             if (m->inside.measured)
                 inside_s = m->inside.alpha_s + forecast_inside_bytes(per_host, t->sizes[i].bytes) /
                                                    m->inside.bytes_per_s;
@@ -52,24 +56,29 @@ void forecast_sums_add(forecast_sums *s, const stepper *from, double seconds, do
     s->comm_s += from->comm.total_s;
     s->exposed_s += from->comm.exposed_s;
     s->bytes += from->comm.bytes;
+    s->sent += from->comm.wire_bytes;
     s->overlaps = from->comm.overlaps;
 }
 
 rd_code forecast_collect(rd_run *r, const forecast_sums *sums, forecast_step *m, rd_status *st)
 {
-    enum { N = TIMES_N + 7 };
+    enum { N = TIMES_N + 8 };
     const run_times *t = &r->times;
     const double size = r->world->size;
     rd_clock_offset clock;
     double v[N], ping_s = 0.0;
     for (int i = 0; i < TIMES_N; i++) v[i] = t->seconds[i] - sums->before[i];
     const double own[] = {sums->seconds, sums->comm_s, sums->exposed_s, sums->bytes,
-                          sums->samples, sums->units,  sums->steps};
+                          sums->samples, sums->units,  sums->sent,      sums->steps};
     memcpy(v + TIMES_N, own, sizeof own);
     *m = (forecast_step){.hosts = r->world->n_hosts,
                          .ranks = r->world->size,
                          .wire = r->config.allreduce_dtype == RD_WIRE_F32 ? 1.0 : 0.5,
-                         .overlaps = sums->overlaps};
+                         .optimizer_bytes = 4.0 * (double)rd_optim_kept(r->optim) *
+                                            rd_optim_n_slots(r->optim),
+                         .overlaps = sums->overlaps,
+                         .shard = r->config.shard == RUN_SHARD_OPTIMIZER};
+    RD_TRY(rd_comm_max_f64(r->comm, &m->optimizer_bytes, 1, st));
     RD_TRY(rd_comm_sum_f64(r->comm, v, N, st));
     RD_TRY(rd_clock_compare(r->comm, 16, &clock, st));
     if (clock.round_ns > 0) ping_s = (double)clock.round_ns * 0.5e-9;
@@ -83,6 +92,7 @@ rd_code forecast_collect(rd_run *r, const forecast_sums *sums, forecast_step *m,
     /* every rank has counted the samples of all ranks */
     m->samples = v[TIMES_N + 4] / steps;
     m->units = v[TIMES_N + 5] / steps;
+    m->sent_bytes = v[TIMES_N + 6] / steps;
     m->input_s = v[TIMES_INPUT] / steps;
     m->forward_s = v[TIMES_FORWARD] / steps;
     m->backward_s = v[TIMES_BACKWARD] / steps;
@@ -129,9 +139,11 @@ static json_t *link_to_json(const forecast_link *l)
 
 json_t *forecast_to_json(const forecast_step *m)
 {
-    json_t *o = json_pack("{s:s, s:s, s:s, s:i, s:i, s:b, s:b}", "model", m->model, "unit", m->unit,
-                          "ended", m->ended, "hosts", m->hosts, "ranks", m->ranks, "overlaps",
-                          (int)m->overlaps, "shared", (int)m->shared);
+    json_t *o = json_pack("{s:s, s:s, s:s, s:i, s:i, s:b, s:b, s:b, s:f, s:f}", "model", m->model,
+                          "unit", m->unit, "ended", m->ended, "hosts", m->hosts, "ranks", m->ranks,
+                          "overlaps", (int)m->overlaps, "shared", (int)m->shared, "shard",
+                          (int)m->shard, "optimizer_bytes", m->optimizer_bytes, "sent_bytes",
+                          m->sent_bytes);
     for (int i = 0; o && i < N_FIELDS; i++) {
         double v;
         memcpy(&v, (const char *)m + fields[i].at, sizeof v);
@@ -183,6 +195,10 @@ static bool read_step(const json_t *o, forecast_step *m)
     m->ranks = (int)n_ranks;
     m->overlaps = json_is_true(json_object_get(o, "overlaps"));
     m->shared = json_is_true(json_object_get(o, "shared"));
+    /* Files of an earlier program have none of these. */
+    m->shard = json_is_true(json_object_get(o, "shard"));
+    m->optimizer_bytes = json_number_value(json_object_get(o, "optimizer_bytes"));
+    m->sent_bytes = json_number_value(json_object_get(o, "sent_bytes"));
     for (int i = 0; i < N_FIELDS; i++) {
         const json_t *v = json_object_get(o, fields[i].key);
         const double x = json_number_value(v);

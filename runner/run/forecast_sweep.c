@@ -69,6 +69,7 @@ rd_code forecast_sweep(rd_run *r, double size_s, forecast_step *m, rd_status *st
     if (m->hosts > 1 && m->shared) RD_TRY(sweep_inside(r, n, n_sizes, m, st));
     forecast_step wide = *m;
     wide.wire = 1.0;
+    wide.shard = false; /* these exchanges give all hosts the whole sums */
     forecast_fit_links(r, &wide);
     m->inside = wide.inside;
     m->between = wide.between;

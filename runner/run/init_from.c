@@ -201,7 +201,7 @@ rd_code init_weights(rd_run *r, rd_status *st)
 {
     if (r->world->rank == 0) (void)init_root(r, st);
     RD_TRY(run_agree(r, st));
-    RD_TRY(run_spread_weights(r, st));
+    RD_TRY(run_spread_weights(r, NULL, NULL, st));
 done:
     return st->code;
 }

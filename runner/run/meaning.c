@@ -172,7 +172,8 @@ json_t *meaning_config(const rd_run *r)
     json_object_foreach(effective, key, row)
     {
         json_t *v = json_object_get(row, "value");
-        if (v) (void)json_object_set(flat, key, v);
+        /* shard changes where state is kept, and no byte of a checkpoint. */
+        if (v && strcmp(key, "shard") != 0) (void)json_object_set(flat, key, v);
     }
     json_decref(effective);
     return flat;

@@ -191,9 +191,32 @@ done:
     return st->code;
 }
 
-rd_code run_spread_weights(rd_run *r, rd_status *st)
+/* Copies the slots to the hosts that keep parts of them. */
+static rd_code spread_parts(rd_run *r, run_slot_source *slots, void *ctx, float *piece,
+                            int64_t piece_n, rd_status *st)
+{
+    const int64_t n = rd_params_trained_span(r->params);
+    int64_t any = slots != NULL;
+    RD_TRY(rd_comm_bcast(r->comm, &any, sizeof any, 0, st));
+    if (!any) {
+        RD_TRY(rd_comm_local_barrier(r->comm, st)); /* the values are complete */
+        rd_optim_start_ema(r->optim);
+    }
+    for (int k = 0; any && k < rd_params_n_slots(r->params); k++)
+        for (int64_t i = 0; i < n; i += piece_n) {
+            const int64_t m = n - i < piece_n ? n - i : piece_n;
+            if (r->world->rank == 0) slots(ctx, k, i, m, piece);
+            RD_TRY(rd_comm_bcast(r->comm, piece, m * (int64_t)sizeof *piece, 0, st));
+            rd_optim_put_slot(r->optim, k, i, m, piece);
+        }
+done:
+    return st->code;
+}
+
+rd_code run_spread_weights(rd_run *r, run_slot_source *slots, void *ctx, rd_status *st)
 {
     enum { PIECE = 1 << 20 };
+    const bool parts = r->optim && rd_optim_shard_of(r->optim);
     if (r->world->size == 1) {
         rd_params_touch(r->params);
         rd_params_touch_slots(r->params);
@@ -206,7 +229,8 @@ rd_code run_spread_weights(rd_run *r, rd_status *st)
         rd_fail(st, RD_EENV, "out of memory for a piece of the weights");
     RD_TRY(run_agree(r, st));
     RD_TRY(spread(r, rd_params_values(r->params), rd_params_span(r->params), piece, PIECE, st));
-    for (int k = 0; k < rd_params_n_slots(r->params); k++)
+    if (parts) RD_TRY(spread_parts(r, slots, ctx, piece, PIECE, st));
+    for (int k = 0; k < rd_params_n_slots(r->params) && !parts; k++)
         RD_TRY(spread(r, rd_params_slot(r->params, k), rd_params_trained_span(r->params), piece,
                       PIECE, st));
     /* ranks that share a copy wait until it is complete */

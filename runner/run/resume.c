@@ -189,14 +189,54 @@ static json_t *resume_describe(const rd_run *r)
     return m;
 }
 
+/* arena NULL: the bytes are elsewhere. */
 static void array_of(const rd_param *p, const char *slot, const float *arena, rd_array *a)
 {
     *a = (rd_array){.descr = "<f4",
                     .n_dim = p->n_dim,
-                    .data = arena + p->offset,
+                    .data = arena ? arena + p->offset : NULL,
                     .bytes = (size_t)p->n * sizeof(float)};
     (void)snprintf(a->name, sizeof a->name, "%s%s%s", p->name, slot ? "/" : "", slot ? slot : "");
     for (int i = 0; i < p->n_dim && i < RD_NPY_MAX_DIM; i++) a->dim[i] = p->dim[i];
+}
+
+/* ---- state that hosts keep in parts ---- */
+
+/* Reads a slot for the archive, in bounded pieces. */
+typedef struct slot_reader {
+    rd_run *run;
+    float *piece; /* borrowed; [RD_SHARD_FETCH] */
+    const rd_param *p;
+    int slot;
+} slot_reader;
+
+static rd_code read_slot(void *ctx, size_t at, const void **p, size_t *n, rd_status *st)
+{
+    const slot_reader *s = ctx;
+    const int64_t from = (int64_t)(at / sizeof(float)), left = s->p->n - from,
+                  m = left < RD_SHARD_FETCH ? left : RD_SHARD_FETCH;
+    *p = s->piece;
+    *n = (size_t)m * sizeof(float);
+    return rd_shard_fetch(rd_optim_shard_of(s->run->optim), s->slot, s->p->offset + from, m,
+                          rd_params_slot(s->run->params, s->slot), s->piece, st);
+}
+
+static float *lend_slot(void *ctx, int k)
+{
+    return rd_params_slot(((rd_run *)ctx)->params, k);
+}
+
+rd_code run_lend_state(rd_run *r, rd_status *st)
+{
+    rd_status own = {0};
+    rd_shard *s = rd_optim_shard_of(r->optim);
+    if (!s) return st->code;
+    if (r->world->rank == 0)
+        (void)rd_shard_fetched(s, &own);
+    else
+        (void)rd_shard_serve(s, lend_slot, r, &own);
+    if (st->code == RD_OK && own.code != RD_OK) *st = own;
+    return st->code;
 }
 
 /* Shows how far a save is; only a large checkpoint takes long enough. */
@@ -211,12 +251,15 @@ rd_code run_save(rd_run *r, const char *prefix, int keep, rd_status *st)
 {
     const rd_params *ps = r->params;
     const int n_params = rd_params_n(ps), n_slots = rd_params_n_slots(ps);
+    const bool parts = rd_optim_shard_of(r->optim) != NULL;
     rd_array *a = calloc((size_t)n_params * (size_t)(n_slots + 1) + 1, sizeof *a);
+    slot_reader *reader = calloc((size_t)n_params * (size_t)n_slots + 1, sizeof *reader);
+    float *piece = parts ? malloc(RD_SHARD_FETCH * sizeof *piece) : NULL;
     json_t *meta = resume_describe(r);
     int n = 0;
     char what[64];
     progress shown;
-    if (!a || !meta) {
+    if (!a || !meta || !reader || (parts && !piece)) {
         rd_fail(st, RD_EENV, "out of memory for the list of arrays of a checkpoint");
         goto done;
     }
@@ -224,8 +267,15 @@ rd_code run_save(rd_run *r, const char *prefix, int keep, rd_status *st)
     for (int i = 0; i < n_params; i++) {
         const rd_param *p = rd_params_at(ps, i);
         array_of(p, NULL, rd_params_values(ps), &a[n++]);
-        for (int k = 0; k < n_slots && !(p->flags & RD_PARAM_STATE); k++)
-            array_of(p, rd_optim_slot_name(r->optim, k), rd_params_slot(ps, k), &a[n++]);
+        for (int k = 0; k < n_slots && !(p->flags & RD_PARAM_STATE); k++, n++) {
+            slot_reader *s = &reader[i * n_slots + k];
+            array_of(p, rd_optim_slot_name(r->optim, k), parts ? NULL : rd_params_slot(ps, k),
+                     &a[n]);
+            if (!parts) continue;
+            *s = (slot_reader){r, piece, p, k};
+            a[n].read = read_slot;
+            a[n].ctx = s;
+        }
     }
     RD_TRY(device_check(r, st));
     (void)snprintf(what, sizeof what, "saving %.20s-%" PRId64 ".npz", prefix, r->progress.step);
@@ -236,6 +286,8 @@ rd_code run_save(rd_run *r, const char *prefix, int keep, rd_status *st)
     progress_end(&shown);
 done:
     json_decref(meta);
+    free(reader);
+    free(piece);
     free(a);
     return st->code;
 }
@@ -407,26 +459,79 @@ done:
     return st->code;
 }
 
-/* Copies the averages of the weights; those that are missing begin with the weights. */
-static void copy_averages(rd_run *r, const rd_ckpt *c)
+/* The slots of a checkpoint, for hosts that keep parts of them. */
+typedef struct slot_file {
+    rd_run *run;
+    rd_ckpt c;          /* owned; has the arrays */
+    const float **from; /* owned; [parameters][slots]; NULL: the slot of the parameter begins anew.
+                         * NULL as a whole: rank 0 has the slots */
+} slot_file;
+
+static void slot_file_release(slot_file *f)
 {
-    const int k = rd_optim_ema_slot(r->optim);
-    if (k < 0) return;
-    rd_optim_start_ema(r->optim);
-    for (int i = 0; i < rd_params_n(r->params); i++) {
-        const rd_param *p = rd_params_at(r->params, i);
-        const rd_array *a = average_of(c, p);
-        if (a && !(p->flags & RD_PARAM_STATE))
-            memcpy(rd_params_slot(r->params, k) + p->offset, a->data, a->bytes);
+    rd_ckpt_release(&f->c);
+    free(f->from);
+    f->from = NULL;
+}
+
+/* Finds where the elements of slot k are. */
+static void slot_file_fill(void *ctx, int k, int64_t lo, int64_t n, float *x)
+{
+    const slot_file *f = ctx;
+    const rd_params *ps = f->run->params;
+    memset(x, 0, (size_t)n * sizeof *x);
+    for (int i = 0; i < rd_params_n(ps); i++) {
+        const rd_param *p = rd_params_at(ps, i);
+        const int64_t at = p->offset > lo ? p->offset : lo, end = p->offset + p->n,
+                      to = end < lo + n ? end : lo + n;
+        const float *from = f->from[p->index * rd_params_n_slots(ps) + k];
+        if (at >= to || p->flags & RD_PARAM_STATE) continue;
+        if (from)
+            memcpy(x + (at - lo), from + (at - p->offset), (size_t)(to - at) * sizeof *x);
+        else
+            rd_optim_first_slot(f->run->optim, k, to - at, rd_params_values(ps) + at,
+                                x + (at - lo));
     }
 }
 
-static rd_code copy_slots(rd_run *r, const rd_ckpt *c, rd_status *st)
+/* Takes slot k of a parameter from an array. */
+static void take_slot(slot_file *f, const rd_param *p, int k, const rd_array *a)
 {
+    const rd_params *ps = f->run->params;
+    if (f->from)
+        f->from[p->index * rd_params_n_slots(ps) + k] = a->data;
+    else
+        memcpy(rd_params_slot(ps, k) + p->offset, a->data, a->bytes);
+}
+
+/* Takes the averages of the weights; those that are missing begin with the weights. */
+static void take_averages(slot_file *f)
+{
+    const rd_run *r = f->run;
+    const int k = rd_optim_ema_slot(r->optim);
+    if (k < 0) return;
+    if (!f->from) rd_optim_start_ema(r->optim);
+    for (int i = 0; i < rd_params_n(r->params); i++) {
+        const rd_param *p = rd_params_at(r->params, i);
+        const rd_array *a = average_of(&f->c, p);
+        if (a && !(p->flags & RD_PARAM_STATE)) take_slot(f, p, k, a);
+    }
+}
+
+/* Takes the optimizer's state: copies it to the slots of rank 0, or finds it for slot_file_fill. */
+static rd_code take_slots(slot_file *f, rd_status *st)
+{
+    rd_run *r = f->run;
+    const rd_ckpt *c = &f->c;
     const rd_optimizer_def *o = rd_optim_def(r->optim);
     const json_t *was = json_object_get(meta_of(c), "optimizer");
+    if (rd_optim_shard_of(r->optim)) {
+        f->from = calloc((size_t)rd_params_n(r->params) * (size_t)rd_params_n_slots(r->params) + 1,
+                         sizeof *f->from);
+        if (!f->from) return rd_fail(st, RD_EENV, "out of memory for the list of arrays");
+    }
     if (rd_params_sync_to_host(r->params, RD_VALUES | RD_SLOTS, st) != RD_OK) return st->code;
-    copy_averages(r, c);
+    take_averages(f);
     if (r->config.reset_optimizer) {
         rd_info(r->log, "the optimizer's state starts anew (reset_optimizer)");
         return RD_OK;
@@ -438,10 +543,10 @@ static rd_code copy_slots(rd_run *r, const rd_ckpt *c, rd_status *st)
         const rd_param *p = rd_params_at(r->params, i);
         for (int k = 0; fits && k < o->n_slots && !(p->flags & RD_PARAM_STATE); k++) {
             rd_array want;
-            array_of(p, o->slot_name[k], rd_params_slot(r->params, k), &want);
+            array_of(p, o->slot_name[k], NULL, &want);
             const rd_array *a = rd_npz_find(c->npz, want.name);
             fits = a && a->bytes == want.bytes;
-            if (fits) memcpy(rd_params_slot(r->params, k) + p->offset, a->data, want.bytes);
+            if (fits) take_slot(f, p, k, a);
         }
     }
     if (fits) return RD_OK;
@@ -684,11 +789,27 @@ void resume_report_renamed(const rd_run *r, const rd_ckpt *c)
                 c->path, named, c->step);
 }
 
-/* Looks for weights of a checkpoint that are not finite: no training can go on from them. */
-static rd_code check_finite(const rd_run *r, const rd_ckpt *c, rd_status *st)
+/* Looks for state that is not finite, in slots that rank 0 does not keep. */
+static bool slot_file_other(const slot_file *f, char name[320])
 {
+    const rd_params *ps = f->run->params;
+    for (int i = 0; f->from && i < rd_params_n(ps); i++)
+        for (int k = 0; k < rd_params_n_slots(ps); k++) {
+            const rd_param *p = rd_params_at(ps, i);
+            const float *x = f->from[p->index * rd_params_n_slots(ps) + k];
+            (void)snprintf(name, 320, "%s/%s", p->name, rd_optim_slot_name(f->run->optim, k));
+            if (x && !finite_all(x, p->n)) return true;
+        }
+    return false;
+}
+
+/* Looks for weights of a checkpoint that are not finite: no training can go on from them. */
+static rd_code check_finite(const slot_file *f, rd_status *st)
+{
+    const rd_run *r = f->run;
+    const rd_ckpt *c = &f->c;
     char name[320];
-    if (!finite_find_other(r, name)) return RD_OK;
+    if (!finite_find_other(r, name) && !slot_file_other(f, name)) return RD_OK;
     if (r->optim)
         return rd_fail(st, RD_ENUMERIC,
                        "%s: '%s' holds inf or NaN, so no training can go on from it; move the file "
@@ -711,9 +832,11 @@ static rd_code load_file(const char *what, rd_ckpt *c, rd_status *st)
     return st->code;
 }
 
-static rd_code read_root(rd_run *r, const char *what, bool *found, rd_status *st)
+/* Reads a checkpoint, whose slots the caller spreads. Rank 0 only. */
+static rd_code read_root(slot_file *f, const char *what, bool *found, rd_status *st)
 {
-    rd_ckpt c = {0};
+    rd_run *r = f->run;
+    rd_ckpt *c = &f->c;
     char warning[RD_MSG_BYTES] = "";
     const bool newest = strcmp(what, "newest") == 0;
     bool published = false;
@@ -724,33 +847,32 @@ static rd_code read_root(rd_run *r, const char *what, bool *found, rd_status *st
         goto done;
     }
     if (by_name(what))
-        (void)rd_ckpt_load_newest(r->cli->logdir, newest ? "model" : what, &c, warning, st);
+        (void)rd_ckpt_load_newest(r->cli->logdir, newest ? "model" : what, c, warning, st);
     else
-        (void)load_file(what, &c, st);
+        (void)load_file(what, c, st);
     if (warning[0]) rd_warn(r->log, "%s", warning);
     RD_TRY(st->code);
-    *found = c.npz != NULL;
-    if (!c.npz) goto done;
-    resume_report_renamed(r, &c);
-    RD_TRY(check_vocab(r, &c, "src_vocab_hash", "source", r->spec.src_vocab_hash, st));
-    RD_TRY(check_vocab(r, &c, "tgt_vocab_hash", "target", r->spec.tgt_vocab_hash, st));
-    RD_TRY(check_subword(r, &c, st));
-    RD_TRY(check_classes(r, &c, st));
-    RD_TRY(check_extra(r, &c, st));
-    RD_TRY(copy_values(r, &c, st));
-    if (r->optim) RD_TRY(copy_slots(r, &c, st));
-    RD_TRY(check_finite(r, &c, st));
-    take_progress(r, &c);
-    (void)snprintf(r->loaded, sizeof r->loaded, "%s", c.path);
+    *found = c->npz != NULL;
+    if (!c->npz) goto done;
+    resume_report_renamed(r, c);
+    RD_TRY(check_vocab(r, c, "src_vocab_hash", "source", r->spec.src_vocab_hash, st));
+    RD_TRY(check_vocab(r, c, "tgt_vocab_hash", "target", r->spec.tgt_vocab_hash, st));
+    RD_TRY(check_subword(r, c, st));
+    RD_TRY(check_classes(r, c, st));
+    RD_TRY(check_extra(r, c, st));
+    RD_TRY(copy_values(r, c, st));
+    if (r->optim) RD_TRY(take_slots(f, st));
+    RD_TRY(check_finite(f, st));
+    take_progress(r, c);
+    (void)snprintf(r->loaded, sizeof r->loaded, "%s", c->path);
     json_decref(r->parent);
-    r->parent = json_deep_copy(json_object_get(meta_of(&c), "parent"));
-    const char *slash = strrchr(c.path, '/');
-    r->from_best = strncmp(slash ? slash + 1 : c.path, "best-", 5) == 0;
-    rd_info(r->log, "%s %s, step %" PRId64, r->optim ? "resuming from" : "weights from", c.path,
-            c.step);
-    meaning_report(r, meta_of(&c));
+    r->parent = json_deep_copy(json_object_get(meta_of(c), "parent"));
+    const char *slash = strrchr(c->path, '/');
+    r->from_best = strncmp(slash ? slash + 1 : c->path, "best-", 5) == 0;
+    rd_info(r->log, "%s %s, step %" PRId64, r->optim ? "resuming from" : "weights from", c->path,
+            c->step);
+    meaning_report(r, meta_of(c));
 done:
-    rd_ckpt_release(&c);
     return st->code;
 }
 
@@ -799,9 +921,11 @@ rd_code run_load(rd_run *r, const char *what, bool *found, rd_status *st)
         run_progress at;
         int64_t found;
     } msg = {.at = r->progress};
+    slot_file f = {.run = r};
     *found = false;
-    if (r->world->rank == 0) (void)read_root(r, what, found, st);
+    if (r->world->rank == 0) (void)read_root(&f, what, found, st);
     RD_TRY(run_agree(r, st));
+    if (!f.from) rd_ckpt_release(&f.c); /* all is copied */
     msg.at = r->progress;
     msg.found = *found ? 1 + r->from_best : 0;
     RD_TRY(rd_comm_bcast(r->comm, &msg, sizeof msg, 0, st));
@@ -809,45 +933,49 @@ rd_code run_load(rd_run *r, const char *what, bool *found, rd_status *st)
     if (!*found) goto done;
     r->from_best = msg.found == 2;
     r->progress = msg.at;
-    RD_TRY(run_spread_weights(r, st));
+    RD_TRY(run_spread_weights(r, f.from ? slot_file_fill : NULL, &f, st));
 done:
+    slot_file_release(&f);
     return st->code;
 }
 
 /* Reads the best checkpoint for run_restore_best. Rank 0 only. */
-static rd_code restore_root(rd_run *r, rd_status *st)
+static rd_code restore_root(slot_file *f, rd_status *st)
 {
-    rd_ckpt c = {0};
+    rd_run *r = f->run;
+    const rd_ckpt *c = &f->c;
     run_progress *p = &r->progress;
     const bool reset = r->config.reset_optimizer;
     char path[4300];
     (void)snprintf(path, sizeof path, "%.4000s/best-%" PRId64 ".npz", r->cli->logdir, p->best_step);
     r->config.reset_optimizer = false; /* it is for the start alone */
-    if (rd_ckpt_load(path, &c, st) != RD_OK)
+    if (rd_ckpt_load(path, &f->c, st) != RD_OK)
         rd_status_prefix(st,
                          "plateau_restore needs the best checkpoint; plateau_restore=false goes "
                          "on without it");
     RD_TRY(st->code);
-    RD_TRY(copy_values(r, &c, st));
-    RD_TRY(copy_slots(r, &c, st));
-    p->state_updates = meta_int(meta_of(&c), "state_updates",
-                                meta_int(meta_of(&c), "updates", c.step));
-    rd_info(r->log, "weights and optimizer state of best-%" PRId64 ".npz are restored", c.step);
+    RD_TRY(copy_values(r, c, st));
+    RD_TRY(take_slots(f, st));
+    p->state_updates = meta_int(meta_of(c), "state_updates",
+                                meta_int(meta_of(c), "updates", c->step));
+    rd_info(r->log, "weights and optimizer state of best-%" PRId64 ".npz are restored", c->step);
 done:
     r->config.reset_optimizer = reset;
-    rd_ckpt_release(&c);
     return st->code;
 }
 
 rd_code run_restore_best(rd_run *r, rd_status *st)
 {
-    if (r->world->rank == 0) (void)restore_root(r, st);
+    slot_file f = {.run = r};
+    if (r->world->rank == 0) (void)restore_root(&f, st);
     RD_TRY(run_agree(r, st));
+    if (!f.from) rd_ckpt_release(&f.c); /* all is copied */
     RD_TRY(rd_comm_bcast(r->comm, &r->progress.state_updates, sizeof r->progress.state_updates, 0,
                          st));
-    RD_TRY(run_spread_weights(r, st));
+    RD_TRY(run_spread_weights(r, f.from ? slot_file_fill : NULL, &f, st));
     r->progress.restore_due = false;
 done:
+    slot_file_release(&f);
     return st->code;
 }
 

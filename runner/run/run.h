@@ -36,6 +36,7 @@ typedef enum run_overlap {
     RUN_OVERLAP_THREAD,
     RUN_OVERLAP_CORE
 } run_overlap;
+typedef enum run_shard { RUN_SHARD_NONE, RUN_SHARD_OPTIMIZER } run_shard;
 typedef enum run_sparse { RUN_SPARSE_AUTO, RUN_SPARSE_NEVER, RUN_SPARSE_ALWAYS } run_sparse;
 typedef enum run_monitor { RUN_MONITOR_FIGURE, RUN_MONITOR_LOSS } run_monitor;
 typedef enum run_hours { RUN_HOURS_START, RUN_HOURS_JOB } run_hours;
@@ -89,6 +90,7 @@ typedef struct run_config {
     rd_wire allreduce_dtype;
     run_overlap overlap;
     run_sparse sparse_embeddings;
+    run_shard shard;
 
     /* trace and watch */
     const char *trace_steps;

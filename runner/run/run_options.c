@@ -16,6 +16,7 @@ static const char *const levels[] = {
     [RUN_DETERMINISTIC_NP] = "np", [RUN_DETERMINISTIC_ANY] = "any", NULL};
 static const char *const wires[] = {
     [RD_WIRE_F32] = "float32", [RD_WIRE_BF16] = "bfloat16", [RD_WIRE_F16] = "float16", NULL};
+static const char *const shards[] = {"none", "optimizer", NULL};
 static const char *const overlaps[] = {
     [RUN_OVERLAP_AUTO] = "auto",     [RUN_OVERLAP_OFF] = "off",   [RUN_OVERLAP_CALLS] = "calls",
     [RUN_OVERLAP_THREAD] = "thread", [RUN_OVERLAP_CORE] = "core", NULL};
@@ -149,6 +150,10 @@ static const rd_option run_rows[] = {
                 "how gradients of embeddings are summed over ranks. auto: only the rows that a "
                 "step used, unless these are most of the table. always: only these rows. never: "
                 "the whole table. Results are the same. Between GPUs whole tables are summed"),
+    RD_OPT_ENUM(run_config, shard, shard, "\"none\"", shards,
+                "optimizer: each host keeps and updates a part of the optimizer's state, and sends "
+                "these weights to the others; results are the same bytes. Ranks that share no "
+                "memory count as hosts. none: each host keeps all of it. Not on GPUs"),
     RD_OPT_STRING(run_config, trace_steps, trace_steps, "\"\"",
                   "with --trace: first and last step to trace, such as \"10:60\"; default: fifty "
                   "steps from the third step of this run"),

@@ -314,14 +314,31 @@ rd_code setup_data_like(rd_run *r, const rd_data_spec *like, rd_dataset **out, r
 }
 
 /* Collective. Lets the ranks of a host share one copy of weights and optimizer state. Each rank
- * updates its part. */
+ * updates its part. With the key shard, each host keeps a part of the state. */
 static rd_code share_weights(rd_run *r, rd_status *st)
 {
     char why[200];
-    (void)rd_optim_share(r->optim, r->comm, why, st);
+    if (r->optim_config.sharded)
+        (void)rd_optim_shard(r->optim, r->comm, exchange_shard(r->exchange), why, st);
+    else
+        (void)rd_optim_share(r->optim, r->comm, why, st);
     if (run_agree(r, st) != RD_OK) return st->code;
     if (why[0]) rd_info(r->log, "every rank keeps and updates all weights for itself: %s", why);
     return RD_OK;
+}
+
+/* Refuses the key shard where it cannot hold. */
+static rd_code check_shard(rd_run *r, rd_status *st)
+{
+    if (r->config.shard != RUN_SHARD_OPTIMIZER) return st->code;
+    if (run_gpu(r))
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: 'shard' optimizer on a GPU: each GPU keeps and updates all weights in "
+                       "its own memory, and NCCL gives it whole sums; remove the key, or use "
+                       "device cpu",
+                       rd_config_where(r->keys, "shard"));
+    r->optim_config.sharded = r->world->size > 1;
+    return st->code;
 }
 
 rd_code setup_model(rd_run *r, const rd_data_spec *spec, bool with_optim, rd_status *st)
@@ -330,6 +347,7 @@ rd_code setup_model(rd_run *r, const rd_data_spec *spec, bool with_optim, rd_sta
     r->spec = *spec;
     RD_TRY(device_open(r, threads, st));
     RD_TRY(decode_check(r, st));
+    if (with_optim) RD_TRY(check_shard(r, st));
     RD_TRY(rd_params_new(&r->params, st));
     const rd_model_args a = {.def = r->model,
                              .config = r->keys,
@@ -347,13 +365,13 @@ rd_code setup_model(rd_run *r, const rd_data_spec *spec, bool with_optim, rd_sta
     if (with_optim) r->progress.loss_scale = device_first_scale(r);
     RD_TRY(device_open_batches(r, st));
 done:
-    if (run_agree(r, st) == RD_OK && with_optim && r->world->size > 1 && !run_gpu(r) &&
-        run_share_gradients(r, st) == RD_OK)
-        (void)share_weights(r, st);
+    const bool shares = with_optim && r->world->size > 1 && !run_gpu(r);
+    if (run_agree(r, st) == RD_OK && shares) (void)run_share_gradients(r, st);
     if (st->code == RD_OK && with_optim) {
         (void)exchange_new(r, &r->exchange, st);
         (void)run_agree(r, st);
     }
+    if (st->code == RD_OK && shares) (void)share_weights(r, st);
     device_measure_fixed(r);
     return st->code;
 }

@@ -313,13 +313,31 @@ static uint64_t graph_key(const rd_batch *b, bool first, bool ends)
 }
 enum { UPDATE_KEY = 1 };
 
+/* Counts what the update has sent to other hosts as a part of the exchange, which nothing hides. */
+static void add_weights(stepper *s, int64_t bytes, double seconds)
+{
+    run_times *t = &s->run->times;
+    times_enter(s->run, t->what); /* ends the present activity here */
+    t->seconds[TIMES_UPDATE] -= seconds;
+    t->seconds[TIMES_EXCHANGE] += seconds;
+    s->comm.wire_bytes += (double)bytes;
+    s->comm.total_s += seconds;
+    s->comm.exposed_s += seconds;
+    s->comm_s += seconds;
+}
+
 static rd_code stepper_update(stepper *s, double lr, double scale, rd_optim_stats *stats,
                               rd_status *st)
 {
     rd_run *r = s->run;
+    const rd_shard *shard = exchange_shard(r->exchange);
+    const int64_t sent = shard ? rd_shard_sent(shard) : 0;
+    const double spent_s = shard ? rd_shard_seconds(shard) : 0.0;
+    if (stats->want_grads) RD_TRY(exchange_whole(r->exchange, st));
     RD_TRY(device_recurs(r, UPDATE_KEY, st));
     (void)rd_optim_step(r->optim, r->progress.state_updates + 1, lr, scale, stats, st);
     RD_TRY(device_recurred(r, st));
+    if (shard) add_weights(s, rd_shard_sent(shard) - sent, rd_shard_seconds(shard) - spent_s);
 done:
     return st->code;
 }

@@ -7,6 +7,7 @@
 #include "peak.h"
 #include "console.h"
 #include "device.h"
+#include "exchange.h"
 #include "fault.h"
 #include "finite.h"
 #include "init_from.h"
@@ -305,6 +306,8 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
     const double lr = train_rate(t), scale = r->progress.loss_scale;
     const int64_t skipped_before = r->progress.skipped_in_row;
     const bool due = step == 1 || step % every == 0 || step == t->last_step;
+    const int64_t hist = r->config.histogram_frequency;
+    const bool histograms = due && hist > 0 && (step == 1 || step % hist == 0);
     /* A signal reaches the ranks at slightly different times. A request right after a save belongs
      * to that save. */
     const bool asked = signals_take_save() && begin_ns - t->last_save_ns > 1000000000;
@@ -317,7 +320,7 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
         .skipped = (double)skipped_before};
     step_sums sum;
     rd_optim_stats stats = {.param_norm = due && root ? t->param_norm : NULL,
-                            .want_grads = due && root && r->config.histogram_frequency > 0};
+                            .want_grads = histograms && (root || exchange_shard(r->exchange))};
     RD_TRY(check_rate(r, step, lr, st));
     RD_TRY(trace_step(r, step, st));
     const double busy = times_busy(&r->times);

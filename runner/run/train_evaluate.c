@@ -160,6 +160,7 @@ rd_code train_evaluate(trainer *t, bool regular, bool *stop, rd_status *st)
     t->n_bad_evals += r->progress.eval_bad;
     follow_evaluation(t, &v, regular);
     if (r->world->rank == 0) (void)record_evaluation(t, &v, what, st);
+    (void)run_lend_state(r, st);
     (void)run_agree(r, st);
 done:
     eval_result_release(&v);

@@ -104,11 +104,13 @@ bool train_in_trouble(const trainer *t)
 }
 
 /* Collective. Fails if weights or optimizer state are not finite. All ranks hold the same values,
- * so rank 0 looks. */
+ * so rank 0 looks; if hosts keep parts of the state, a rank of each. */
 static rd_code check_weights(rd_run *r, rd_status *st)
 {
     char name[320];
-    if (r->world->rank == 0 &&
+    const bool parts = rd_optim_shard_of(r->optim) != NULL,
+               lead = !rd_optim_is_shared(r->optim) || r->world->local_rank == 0;
+    if ((r->world->rank == 0 || (parts && lead)) &&
         rd_params_sync_to_host(r->params, RD_VALUES | RD_SLOTS, st) == RD_OK &&
         finite_find_other(r, name))
         rd_fail(st, RD_ENUMERIC,
@@ -177,6 +179,7 @@ rd_code train_save(trainer *t, bool must, rd_status *st)
     RD_TRY(run_check_replicas(r, st));
     RD_TRY(check_weights(r, st));
     if (r->world->rank == 0) (void)save_root(t, must, st);
+    (void)run_lend_state(r, st);
     RD_TRY(run_agree(r, st));
     if (r->world->rank != 0) t->saved_step = r->progress.step;
     t->last_save_ns = rd_now_ns();
