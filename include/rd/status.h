@@ -71,7 +71,8 @@ rd_code rd_fail_lines_(rd_status *st, rd_code code, const char *where, const cha
  * key. Does nothing to a status without a failure. */
 void rd_status_prefix(rd_status *st, const char *fmt, ...) RD_PRINTF(2, 3);
 /* Appends a remedy, such as "; NAME fetches it", to the message of a failed status that says that
- * there is no such file. Does nothing to other failures, and to a message that has it already. */
+ * there is no such file, or that a placeholder has no folder. Does nothing to other failures, and
+ * to a message that has it already. */
 void rd_status_no_file(rd_status *st, const char *remedy);
 
 /* Jumps to the label `done` of the calling function if expr is not RD_OK. */

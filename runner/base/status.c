@@ -69,7 +69,8 @@ void rd_status_no_file(rd_status *st, const char *remedy)
 {
     const size_t n = strlen(st->msg);
     if (st->code == RD_OK ||
-        !(strstr(st->msg, "No such file or directory") || strstr(st->msg, "no file matches")) ||
+        !(strstr(st->msg, "No such file or directory") || strstr(st->msg, "no file matches") ||
+          strstr(st->msg, "names no folder yet")) ||
         strstr(st->msg, remedy) || n + strlen(remedy) >= sizeof st->msg)
         return;
     memcpy(st->msg + n, remedy, strlen(remedy) + 1);

@@ -225,10 +225,9 @@ static rd_code lines_make(const char *name, rd_lines_opts o, rd_lines **out, rd_
 static rd_code cannot_open(const char *path, int err, rd_status *st)
 {
     if (strchr(path, '[') && strstr(path, "DATA_LOCATION]"))
-        return rd_fail(
-            st, RD_EDATA,
-            "'%s' names no folder yet; give the folder with --set data_location=FOLDER%s", path,
-            strstr(path, "[EN_DE_DATA") ? "; configs/get_en_de fetches the text" : "");
+        return rd_fail(st, RD_EDATA,
+                       "'%s' names no folder yet; give the folder with --set data_location=FOLDER",
+                       path);
     return rd_input_fails(st, RD_EDATA, "open", path, err, "check the path");
 }
 

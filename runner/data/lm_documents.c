@@ -48,6 +48,14 @@ bool rd_docs_bin(const char *name)
     return n > 4 && strcmp(name + n - 4, ".bin") == 0;
 }
 
+void rd_docs_fetcher(const char *name, rd_status *st)
+{
+    rd_status_no_file(st, rd_docs_bin(name)
+                              ? "; llm.c and nanoGPT write such files, and configs/get_novels "
+                                "fetches novels as text"
+                              : "; configs/get_novels fetches novels");
+}
+
 rd_code rd_docs_new(const rd_text_files *files, const rd_doc_rules *rules, rd_docs **out,
                     rd_status *st)
 {
@@ -326,7 +334,10 @@ rd_code rd_docs_next(rd_docs *d, rd_doc_part *out, bool *more, rd_status *st)
     for (;;) {
         if (!d->in) {
             if (!d->files || d->file >= d->files->n) return RD_OK;
-            RD_TRY(rd_lines_new(d->files->at[d->file], d->rules.lines, &d->in, st));
+            if (rd_lines_new(d->files->at[d->file], d->rules.lines, &d->in, st) != RD_OK &&
+                !d->rules.prompts)
+                rd_docs_fetcher(docs_name(d), st);
+            RD_TRY(st->code);
             docs_set_form(d, d->files->at[d->file]);
         }
         RD_TRY(docs_of_file(d, out, more, st));

@@ -38,6 +38,8 @@ typedef struct rd_docs rd_docs;
 bool rd_docs_json(const char *name);
 /* Returns whether a name is that of tokens: it ends in ".bin". */
 bool rd_docs_bin(const char *name);
+/* Appends what fetches or writes such a text to a failure that says that this file is not there. */
+void rd_docs_fetcher(const char *name, rd_status *st);
 /* Opens files as a list of documents. files and the rules are borrowed. The caller owns *out. */
 rd_code rd_docs_new(const rd_text_files *files, const rd_doc_rules *rules, rd_docs **out,
                     rd_status *st);

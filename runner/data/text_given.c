@@ -63,8 +63,10 @@ static rd_code given_read(const rd_text_given_args *a, rd_store_bytes *b, rd_sta
         size_t n = 0;
         bool there = true;
         rd_status own = {0};
-        if (rd_lines_read_most(a->vocab[s], VOCAB_BYTES, &p, &n, st) != RD_OK)
+        if (rd_lines_read_most(a->vocab[s], VOCAB_BYTES, &p, &n, st) != RD_OK) {
+            if (a->remember || !a->logdir) rd_status_no_file(st, rd_text_fetcher);
             rd_status_prefix(st, "%s_vocab_file", s == 0 ? "src" : "tgt");
+        }
         if (st->code != RD_OK && a->logdir && !a->remember &&
             given_there(a->vocab[s], &there, &own) == RD_OK && !there)
             rd_status_prefix(st, "'%.300s/text' has no copy of it", a->logdir);

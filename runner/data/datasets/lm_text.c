@@ -129,17 +129,22 @@ static rd_code lm_files(const lm_config *c, const rd_dataset_args *a, rd_split s
                        rd_config_has(a->config, file_key[split]) ? "empty" : "missing",
                        file_key[split],
                        split == RD_SPLIT_TEST ? "prompts to continue" : "text of the model");
-    for (int i = 0; i < f->n; i++)
-        if (rd_config_placeholder(f->at[i]))
-            return rd_fail(st, RD_EDATA,
-                           "'%s' names no folder yet; give the folder with --set "
-                           "data_location=FOLDER",
-                           f->at[i]);
+    for (int i = 0; i < f->n; i++) {
+        if (!rd_config_placeholder(f->at[i])) continue;
+        rd_fail(st, RD_EDATA,
+                "'%s' names no folder yet; give the folder with --set data_location=FOLDER",
+                f->at[i]);
+        rd_docs_fetcher(f->at[i], st);
+        return st->code;
+    }
     for (int i = 0; i < f->n; i++)
         if (strcmp(f->at[i], "-") == 0 && !(split == RD_SPLIT_TEST && f->n == 1))
             return rd_fail(st, RD_EUSAGE, "%s: '%s' cannot be standard input; only prompts can",
                            rd_config_where(a->config, file_key[split]), file_key[split]);
-    if (rd_text_files_new(f, out, st) != RD_OK) rd_status_prefix(st, "%s", file_key[split]);
+    if (rd_text_files_new(f, out, st) != RD_OK) {
+        if (split != RD_SPLIT_TEST) rd_docs_fetcher(f->at[0], st);
+        rd_status_prefix(st, "%s", file_key[split]);
+    }
     return st->code;
 }
 
@@ -611,6 +616,7 @@ static rd_code lm_open_tokens(lm_text *t, rd_split split, rd_status *st)
         t->head.n += t->list[i].n;
     }
 done:
+    rd_docs_fetcher(t->files.at[0], st);
     return st->code;
 }
 
