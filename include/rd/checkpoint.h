@@ -24,10 +24,6 @@ RD_C_BEGIN
 rd_code rd_ckpt_save(const char *dir, const char *name_prefix, int64_t step, const rd_array *a,
                      int n, const json_t *meta, int keep, rd_status *st);
 
-/* Makes rd_ckpt_save call fn(ctx, done, all) while it writes: bytes of arrays so far, and of all of
- * them. fn NULL: no longer. For the thread that saves. */
-void rd_ckpt_on_progress(void (*fn)(void *ctx, double done, double all), void *ctx);
-
 typedef struct rd_ckpt {
     rd_npz *npz;  /* owned; the arrays */
     json_t *meta; /* owned; the manifest: the entries of `meta` and those of this module */

@@ -69,6 +69,8 @@ const struct stat *rd_input_stat(const rd_input *in);
  * thread may call it. */
 ssize_t rd_input_read(rd_input *in, void *p, size_t n);
 ssize_t rd_input_pread(rd_input *in, void *p, size_t n, int64_t at);
+/* Returns where the next rd_input_read begins; of a pipe, 0. */
+int64_t rd_input_at(const rd_input *in);
 /* Returns the error of the first read that failed for good; 0: none did. libarchive reports only
  * that something failed. */
 int rd_input_error(const rd_input *in);

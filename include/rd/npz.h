@@ -28,6 +28,11 @@ typedef struct rd_array {
 rd_code rd_npz_write(const char *path, const rd_array *a, int n, const char *manifest,
                      rd_status *st);
 
+/* Makes the functions of npz.h, checkpoint.h, safetensors.h and weights_folder.h call fn(ctx, done,
+ * all) while they read or write: bytes so far, and of all arrays or the whole file. fn NULL: no
+ * longer. For the one thread that reads and writes. */
+void rd_arrays_on_progress(void (*fn)(void *ctx, double done, double all), void *ctx);
+
 typedef struct rd_npz rd_npz;
 /* Reads a whole archive, stored or compressed, into memory and checks every header and CRC.
  * RD_ECKPT: sizes that do not match, unknown types, Fortran order, a truncated file, more than 20

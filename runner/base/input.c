@@ -414,6 +414,11 @@ ssize_t rd_input_read(rd_input *in, void *p, size_t n)
     return got;
 }
 
+int64_t rd_input_at(const rd_input *in)
+{
+    return in->pos;
+}
+
 /* ---- libarchive ---- */
 
 static la_ssize_t input_on_read(struct archive *to, void *self, const void **p)

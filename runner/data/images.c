@@ -177,7 +177,7 @@ void rd_images_read_part(rd_images *m, double done, double all)
     static const int64_t ms = 1000000;
     rd_images_reading *r = &m->reading;
     const int64_t now = rd_now_ns();
-    char n[32], eta[32], left[64] = "";
+    char n[32], eta[32], left[64] = "", found[64] = "reading";
     if (!m->log || m->rank != 0 || m->fed) return;
     if (r->begin_ns == 0)
         *r = (rd_images_reading){now, now + LIVE_MS * ms, now + FIRST_MS * ms, 0.0, 0.0, false};
@@ -189,15 +189,16 @@ void rd_images_read_part(rd_images *m, double done, double all)
         (void)snprintf(left, sizeof left, ", %.0f %%, eta %s", 100.0 * done / all,
                        rd_duration_text((double)(now - r->begin_ns) * 1e-9 * (all - done) / done,
                                         eta));
+    if (m->head.n > 0)
+        (void)snprintf(found, sizeof found, "%s image%s found", rd_commas((double)m->head.n, n),
+                       RD_S(m->head.n));
     if (now >= r->line_ns) {
         r->line_ns = now + NEXT_MS * ms;
         rd_live(m->log, NULL);
-        rd_info(m->log, "%s data: %s image%s found%s", split_name[m->split],
-                rd_commas((double)m->head.n, n), RD_S(m->head.n), left);
+        rd_info(m->log, "%s data: %s%s", split_name[m->split], found, left);
         return;
     }
-    rd_live(m->log, "%s data: %s image%s found%s", split_name[m->split],
-            rd_commas((double)m->head.n, n), RD_S(m->head.n), left);
+    rd_live(m->log, "%s data: %s%s", split_name[m->split], found, left);
     r->shown = true;
 }
 

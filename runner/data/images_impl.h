@@ -248,7 +248,7 @@ typedef struct rd_images_kind {
 /* How far the reading of a split is. */
 typedef struct rd_images_reading {
     int64_t begin_ns, live_ns, line_ns; /* begin_ns 0: nothing was read yet */
-    double done, all;                   /* folders or shards */
+    double done, all;                   /* folders, shards or bytes */
     bool shown;                         /* a live line is on the terminal */
 } rd_images_reading;
 
@@ -297,9 +297,9 @@ uint8_t *rd_images_pixels(rd_images *m, int64_t i);
 rd_code rd_images_label(rd_images *m, int64_t i, int64_t label, int64_t n_classes, const char *from,
                         rd_status *st);
 
-/* Tells how much is read, such as `done` of `all` folders. On a terminal a live line shows the
- * images so far and the time that is left; the log gets a line after ten seconds and then each half
- * minute. Cheap: to be called for each image. */
+/* Tells how much is read, such as `done` of `all` folders or bytes. On a terminal a live line shows
+ * the images so far and the time that is left; the log gets a line after ten seconds and then each
+ * half minute. Cheap: to be called for each image. */
 void rd_images_read_part(rd_images *m, double done, double all);
 
 /* Adds a class with this name, or a shard with this path; *index is its number. */
@@ -319,6 +319,9 @@ void rd_images_skip(rd_images *m, rd_skip why, const char *name, int64_t n);
 
 /* Sorts the encoded images by label, then name: the order of a folder. */
 rd_code rd_images_sort(rd_images *m, rd_status *st);
+
+/* Bytes of a large file that are read at once, between two reports of how far the reading is. */
+enum { RD_PART_BYTES = 4 << 20 };
 
 enum { RD_PATH_BYTES = 4096 };
 
@@ -500,6 +503,8 @@ int64_t rd_tar_ignored(const rd_tar *t, const char **first);
 
 /* Returns the share of the archive's bytes that is read, 0 .. 1. */
 double rd_tar_share(const rd_tar *t);
+/* Makes rd_tar_read call fn(ctx) after each part of RD_PART_BYTES. */
+void rd_tar_on_part(rd_tar *t, void (*fn)(void *ctx), void *ctx);
 
 /* ---- readers of one format, from any stream: the fuzz targets use them, too ---- */
 
@@ -509,6 +514,9 @@ rd_code rd_idx_load(rd_images *m, rd_stream *images, const char *images_name, rd
 
 /* Reads CIFAR from an archive, or, if it is NULL, from the folder `from` (datasets/cifar.c). */
 rd_code rd_cifar_load(rd_images *m, rd_tar *archive, const char *from, rd_status *st);
+
+/* Reads Keras' .npz (datasets/npz_images.c). */
+rd_code rd_npz_images_load(rd_images *m, const char *path, rd_status *st);
 
 /* Adds the samples of one shard (datasets/webdataset.c). Images are read later, from shard number
  * `shard`. */

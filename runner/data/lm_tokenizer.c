@@ -98,12 +98,24 @@ done:
 
 /* ---- training ---- */
 
+typedef struct made_text {
+    rd_docs *docs;
+    rd_progress progress;
+    int64_t n; /* number of documents so far */
+} made_text;
+
 static rd_code made_next(void *ctx, const char **line, size_t *n, rd_status *st)
 {
+    made_text *t = ctx;
     rd_doc_part p;
     bool more;
     *line = NULL;
-    if (rd_docs_next(ctx, &p, &more, st) != RD_OK || !more) return st->code;
+    if (rd_docs_next(t->docs, &p, &more, st) != RD_OK || !more) {
+        rd_progress_end(&t->progress);
+        return st->code;
+    }
+    t->n += p.ends;
+    rd_progress_bytes(&t->progress, t->n, rd_docs_bytes(t->docs), rd_docs_disk(t->docs));
     *line = p.text;
     *n = p.n;
     return RD_OK;
@@ -113,13 +125,16 @@ static rd_code made_train(const rd_tokenizer_args *a, char path[PATH_BYTES], rd_
 {
     const char *tmp = getenv("TMPDIR");
     const int64_t begin_ns = rd_now_ns();
-    rd_docs *docs = NULL;
+    made_text text = {0};
     char size[32];
     const bool bpe = strcmp(a->scheme, "byte_bpe") == 0, all = strcmp(a->scheme, "char") == 0;
     const rd_subword_training how = {
         .size = all ? 0 : a->size, .log = a->log, .specials = bpe ? end_of_text : NULL};
     RD_TRY(rd_subword_available(a->scheme, st));
-    RD_TRY(rd_docs_new(a->files, &a->docs, &docs, st));
+    RD_TRY(rd_docs_new(a->files, &a->docs, &text.docs, st));
+    rd_progress_start(&text.progress, a->log, "text of the tokenizer read",
+                      rd_text_files_disk(a->files));
+    text.progress.noun = "documents";
     (void)snprintf(path, PATH_BYTES, "%.3900s/run_dist-subword.XXXXXX",
                    tmp && tmp[0] ? tmp : "/tmp");
     const int fd = mkstemp(path);
@@ -130,14 +145,15 @@ static rd_code made_train(const rd_tokenizer_args *a, char path[PATH_BYTES], rd_
         goto done;
     }
     (void)close(fd);
-    const rd_subword_lines lines = {docs, made_next, 0};
+    const rd_subword_lines lines = {&text, made_next, 0};
     RD_TRY(rd_subword_train(a->scheme, &lines, &how, path, st));
     if (a->log)
         rd_info(a->log, "tokenizer: %s%s%s, trained in %.1f s", a->scheme, all ? "" : ", size ",
                 all ? "" : rd_commas((double)a->size, size),
                 (double)(rd_now_ns() - begin_ns) * 1e-9);
 done:
-    rd_docs_free(docs);
+    rd_progress_end(&text.progress);
+    rd_docs_free(text.docs);
     return st->code;
 }
 

@@ -50,8 +50,10 @@ struct rd_tar {
     char *member;        /* name of the last member; owned */
     tar_link *link;      /* targets of hard links, sorted by name; owned */
     int64_t n_links;
-    bool links_known;    /* link is filled */
-    const tar_link *now; /* the last member is a hard link to it; NULL: a file */
+    bool links_known;        /* link is filled */
+    const tar_link *now;     /* the last member is a hard link to it; NULL: a file */
+    void (*part)(void *ctx); /* hears of each part that is read; NULL: nobody does */
+    void *part_ctx;
     uint8_t buf[READ_PLAIN];
 };
 
@@ -206,6 +208,12 @@ double rd_tar_share(const rd_tar *t)
 {
     const int64_t pos = t->gunzip ? rd_gunzip_taken(t->gunzip) : t->pos;
     return t->size > 0 && pos < t->size ? (double)pos / (double)t->size : 1.0;
+}
+
+void rd_tar_on_part(rd_tar *t, void (*fn)(void *ctx), void *ctx)
+{
+    t->part = fn;
+    t->part_ctx = ctx;
 }
 
 int64_t rd_tar_ignored(const rd_tar *t, const char **first)
@@ -481,12 +489,14 @@ rd_code rd_tar_read(rd_tar *t, const rd_tar_member *m, void *out, rd_status *st)
     int64_t left = m->bytes;
     if (t->now) return read_link(t, m, p, st);
     while (left > 0) {
-        const la_ssize_t k = archive_read_data(t->archive, p, (size_t)left);
+        const int64_t most = left < RD_PART_BYTES ? left : RD_PART_BYTES;
+        const la_ssize_t k = archive_read_data(t->archive, p, (size_t)most);
         if (k < 0) return fails(t, st);
         if (k == 0)
             return rd_fail(st, RD_EDATA, "'%s': the member '%s' ends early", t->name, m->name);
         p += k;
         left -= k;
+        if (t->part) t->part(t->part_ctx);
     }
     return RD_OK;
 }

@@ -12,6 +12,7 @@
 typedef struct rd_progress {
     rd_log *log;      /* of rank 0; NULL: none */
     const char *what; /* "source text read" */
+    const char *noun; /* "lines": what is counted */
     int64_t begin_ns, live_ns, line_ns;
     int64_t all; /* stored bytes to read; below 1: not known */
     bool shown;  /* a live line is on the terminal */
@@ -22,7 +23,8 @@ void rd_progress_start(rd_progress *p, rd_log *log, const char *what, int64_t al
 /* Reports the lines and bytes so far, and the time that is left: on a terminal twice a second, in
  * the log after ten seconds and then each half minute. Cheap: to be called for each line. */
 void rd_progress_at(rd_progress *p, int64_t lines, const rd_lines *l);
-/* The same for another reader: bytes of text so far, and how many of `all` are done. */
+/* The same for another reader, and without a count of calls: bytes of text so far, and how many of
+ * `all` are done. */
 void rd_progress_bytes(rd_progress *p, int64_t lines, int64_t bytes, int64_t done);
 void rd_progress_end(rd_progress *p);
 

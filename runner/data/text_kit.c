@@ -57,6 +57,8 @@ typedef struct kit_lines {
     const rd_text_kit_args *a;
     rd_lines *in; /* owned; NULL: the next side is not open */
     int side;
+    int64_t n; /* number of lines of this side so far */
+    rd_progress progress;
 } kit_lines;
 
 static rd_code kit_open_side(const rd_text_kit_args *a, int side, rd_lines **out, rd_status *st)
@@ -76,12 +78,21 @@ static rd_code kit_next(void *ctx, const char **line, size_t *n, rd_status *st)
     *line = NULL;
     for (;;) {
         if (k->side == 2) return RD_OK;
-        if (!k->in) RD_TRY(kit_open_side(k->a, k->side, &k->in, st));
+        if (!k->in) {
+            RD_TRY(kit_open_side(k->a, k->side, &k->in, st));
+            rd_progress_start(&k->progress, k->a->log,
+                              k->side == 0 ? "source text for the subword model read"
+                                           : "target text for the subword model read",
+                              rd_text_files_disk(&k->a->files[k->side]));
+            k->n = 0;
+        }
         RD_TRY(rd_lines_next(k->in, line, n, st));
         if (*line) {
+            rd_progress_at(&k->progress, k->n++, k->in);
             *n = rd_utf8_rstrip(*line, *n);
             return RD_OK;
         }
+        rd_progress_end(&k->progress);
         rd_lines_free(k->in);
         k->in = NULL;
         k->side++;
@@ -182,6 +193,7 @@ static rd_code train_model(const rd_text_kit_args *a, const kit_scan *k, rd_stor
                 a->rules.subword, rd_commas((double)a->rules.subword_size, pieces),
                 rd_commas((double)from.n_lines, count), (double)(rd_now_ns() - begin_ns) * 1e-9);
 done:
+    rd_progress_end(&lines.progress);
     rd_lines_free(lines.in);
     return st->code;
 }

@@ -70,35 +70,16 @@ static json_t *manifest_begin(const json_t *meta, int64_t step)
     return m;
 }
 
-/* Who hears of the progress of a save, and how far it is. */
-static struct {
-    void (*fn)(void *ctx, double done, double all);
-    void *ctx;
-    double done, all;
-} saving;
-
-void rd_ckpt_on_progress(void (*fn)(void *ctx, double done, double all), void *ctx)
-{
-    saving.fn = fn;
-    saving.ctx = ctx;
-}
-
-static void saving_wrote(size_t n)
-{
-    saving.done += (double)n;
-    if (saving.fn) saving.fn(saving.ctx, saving.done, saving.all);
-}
-
 static rd_code write_archive(const char *path, const rd_array *a, int n, json_t *manifest,
                              rd_status *st)
 {
     rd_npz_out o = {0};
     char *text = NULL;
+    double all = 0.0;
     json_t *list = json_array();
     RD_TRY(rd_npz_out_open(&o, path, st));
-    o.wrote = saving_wrote;
-    saving.done = saving.all = 0.0;
-    for (int i = 0; i < n; i++) saving.all += (double)a[i].bytes;
+    for (int i = 0; i < n; i++) all += (double)a[i].bytes;
+    rd_arrays_begin(all);
     for (int i = 0; i < n; i++) {
         uint32_t crc;
         RD_TRY(rd_npz_out_array(&o, &a[i], &crc, st));

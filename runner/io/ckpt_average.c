@@ -4,6 +4,7 @@
  * once. So the same files give the same bytes. Arrays of an optimizer are left out. The files are
  * read one after the other: memory holds one of them, and 8 bytes a weight. */
 #include "ckpt_impl.h"
+#include "npz_impl.h"
 #include "rd/strbuf.h"
 #include <inttypes.h>
 #include <math.h>
@@ -91,6 +92,7 @@ static rd_code rank_parents(const char *dir, rd_ckpt_parent *p, int *n, rd_statu
     int kept = 0;
     for (int i = 0; i < *n; i++) {
         rd_ckpt c = {0};
+        rd_arrays_files(i, *n);
         RD_TRY(load_parent(dir, &p[i], &c, st));
         read_figure(c.meta, &p[i]);
         rd_ckpt_release(&c);
@@ -100,6 +102,7 @@ static rd_code rank_parents(const char *dir, rd_ckpt_parent *p, int *n, rd_statu
     *n = kept;
     qsort(p, (size_t)kept, sizeof *p, by_figure);
 done:
+    rd_arrays_files(0, 0);
     return st->code;
 }
 
@@ -275,6 +278,7 @@ rd_code rd_ckpt_average(const char *dir, int n, bool best, rd_ckpt_parent **out,
     qsort(p, (size_t)n, sizeof *p, by_step);
     for (int i = 0; i < n; i++) {
         rd_ckpt c = {0};
+        rd_arrays_files(i, n);
         if (load_parent(dir, &p[i], &c, st) == RD_OK) {
             read_figure(c.meta, &p[i]);
             if (i > 0 || start_mean(&m, &c, p[i].name, st) == RD_OK) (void)add_to_mean(&m, &c, st);
@@ -284,6 +288,7 @@ rd_code rd_ckpt_average(const char *dir, int n, bool best, rd_ckpt_parent **out,
         RD_TRY(st->code);
     }
     own_data = true;
+    rd_arrays_files(0, 0);
     RD_TRY(finish_mean(&m, n, st));
     meta = mean_manifest(&m, p, n, best);
     if (!meta) {
@@ -295,6 +300,7 @@ rd_code rd_ckpt_average(const char *dir, int n, bool best, rd_ckpt_parent **out,
     *out = p;
     p = NULL;
 done:
+    rd_arrays_files(0, 0);
     json_decref(meta);
     release_mean(&m, own_data);
     free(p);

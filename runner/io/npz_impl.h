@@ -35,7 +35,6 @@ typedef struct rd_npz_out {
     rd_tmpfile file;
     struct archive *zip; /* owned */
     rd_status *st;       /* of the call in progress, for the callback; NULL: write nothing more */
-    void (*wrote)(size_t n); /* hears of n bytes of an array that are written; NULL: nobody does */
 } rd_npz_out;
 /* Opens a new archive. *o must be all zero. */
 rd_code rd_npz_out_open(rd_npz_out *o, const char *path, rd_status *st);
@@ -47,6 +46,16 @@ rd_code rd_npz_out_text(rd_npz_out *o, const char *name, const char *text, rd_st
 rd_code rd_npz_out_commit(rd_npz_out *o, rd_status *st);
 /* Removes an archive that was not committed. A struct of zeros is fine. */
 void rd_npz_out_release(rd_npz_out *o);
+
+/* ---- array_progress.c: how far a reading or writing of arrays is ---- */
+enum { RD_ARRAY_PART = 4 << 20 }; /* bytes between two reports */
+/* Begins a file with `all` bytes. */
+void rd_arrays_begin(double all);
+/* The next file is number `file` of n_files of about the same size. n_files 0: the only one. */
+void rd_arrays_files(int file, int n_files);
+/* n bytes more are done, or `done` bytes in all. */
+void rd_arrays_add(size_t n);
+void rd_arrays_at(double done);
 
 /* Returns libarchive's text for its last error, never NULL. */
 const char *rd_archive_text(struct archive *a);

@@ -18,7 +18,8 @@
 enum { max_ratio = 20, data_align = 64 };
 
 struct rd_npz {
-    rd_array *a; /* [n], owned, and so is the data */
+    const rd_input *in; /* borrowed while it is read; NULL: in memory */
+    rd_array *a;        /* [n], owned, and so is the data */
     int n, cap;
     rd_array **by_name; /* [n], owned; sorted by name */
 };
@@ -164,7 +165,12 @@ static rd_code npz_read_member(rd_npz *z, struct archive *zip, const char *path,
     rd_assert(z->n < z->cap);
     a->data = data;
     z->n++;
-    RD_TRY(member_read(zip, data, a->bytes, st));
+    for (size_t at = 0; at < a->bytes;) {
+        const size_t k = a->bytes - at < RD_ARRAY_PART ? a->bytes - at : RD_ARRAY_PART;
+        RD_TRY(member_read(zip, data + at, k, st));
+        if (z->in) rd_arrays_at((double)rd_input_at(z->in));
+        at += k;
+    }
     data[a->bytes] = '\0';
     RD_TRY(member_end(zip, st));
 done:
@@ -184,6 +190,7 @@ static rd_code npz_read_members(rd_npz *z, struct archive *zip, size_t file_byte
     /* The constant admits a tiny compressed file of zeros. */
     const uint64_t limit = (uint64_t)file_bytes * max_ratio + (1 << 20);
     uint64_t total = 0;
+    rd_arrays_begin((double)file_bytes);
     for (;;) {
         struct archive_entry *e;
         const int rc = archive_read_next_header(zip, &e);
@@ -277,9 +284,13 @@ rd_code rd_npz_new(const char *path, rd_npz **out, rd_status *st)
         rd_fail(&own, RD_EENV, "out of memory while reading an archive");
     else if (rd_input_archive(in, zip) != ARCHIVE_OK)
         npz_not_a_zip(zip, &own);
-    else if (npz_read_members(z, zip, (size_t)sb->st_size, &own) == RD_OK) {
-        *out = z;
-        z = NULL;
+    else {
+        z->in = in;
+        if (npz_read_members(z, zip, (size_t)sb->st_size, &own) == RD_OK) {
+            z->in = NULL;
+            *out = z;
+            z = NULL;
+        }
     }
     if (own.code != RD_OK) npz_failed(path, in, zip, &own, st);
     (void)archive_read_free(zip);

@@ -84,7 +84,7 @@ static rd_code member_data(rd_npz_out *o, const void *p, size_t n, uint32_t *crc
         if (archive_write_data(o->zip, at, k) != (la_ssize_t)k) return zip_failed(o, st);
         at += k;
         left -= k;
-        if (o->wrote) o->wrote(k);
+        rd_arrays_add(k);
     }
     return st->code;
 }
@@ -154,7 +154,10 @@ rd_code rd_npz_write(const char *path, const rd_array *a, int n, const char *man
                      rd_status *st)
 {
     rd_npz_out o = {0};
+    double all = 0.0;
     RD_TRY(rd_npz_out_open(&o, path, st));
+    for (int i = 0; i < n; i++) all += (double)a[i].bytes;
+    rd_arrays_begin(all);
     for (int i = 0; i < n; i++) RD_TRY(rd_npz_out_array(&o, &a[i], NULL, st));
     if (manifest) RD_TRY(rd_npz_out_text(&o, "manifest.json", manifest, st));
     RD_TRY(rd_npz_out_commit(&o, st));

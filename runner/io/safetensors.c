@@ -96,18 +96,34 @@ static rd_code header_text(const rd_array *a, int n, const json_t *metadata, cha
     return RD_OK;
 }
 
+/* Writes the data of an array, part by part. */
+static rd_code tensors_write(rd_tmpfile *f, const void *p, size_t n, rd_status *st)
+{
+    for (size_t at = 0; at < n;) {
+        const size_t k = n - at < RD_ARRAY_PART ? n - at : RD_ARRAY_PART;
+        RD_TRY(rd_tmpfile_write(f, (const char *)p + at, k, st));
+        rd_arrays_add(k);
+        at += k;
+    }
+done:
+    return st->code;
+}
+
 rd_code rd_safetensors_write(const char *path, const rd_array *a, int n, const json_t *metadata,
                              rd_status *st)
 {
     rd_tmpfile f = {0};
     char *header = NULL;
     size_t bytes = 0;
+    double all = 0.0;
     RD_TRY(header_text(a, n, metadata, &header, &bytes, st));
     const uint64_t prefix = bytes; /* little endian, like the hosts of this program */
     RD_TRY(rd_tmpfile_open(&f, path, st));
     RD_TRY(rd_tmpfile_write(&f, &prefix, sizeof prefix, st));
     RD_TRY(rd_tmpfile_write(&f, header, bytes, st));
-    for (int i = 0; i < n; i++) RD_TRY(rd_tmpfile_write(&f, a[i].data, a[i].bytes, st));
+    for (int i = 0; i < n; i++) all += (double)a[i].bytes;
+    rd_arrays_begin(all);
+    for (int i = 0; i < n; i++) RD_TRY(tensors_write(&f, a[i].data, a[i].bytes, st));
     RD_TRY(rd_tmpfile_commit(&f, st));
 done:
     rd_tmpfile_release(&f);
@@ -389,8 +405,15 @@ const json_t *rd_safetensors_metadata(const rd_safetensors *s)
 rd_code rd_safetensors_read(const rd_safetensors *s, int i, void *out, rd_status *st)
 {
     rd_assert(i >= 0 && i < s->n);
-    if (tensors_read_at(s, s->data + s->list[i].begin, out, s->list[i].a.bytes, st) != RD_OK &&
-        s->path)
-        rd_status_prefix(st, "'%s'", s->path);
+    const size_t n = s->list[i].a.bytes;
+    for (size_t done = 0; done < n && st->code == RD_OK;) {
+        const size_t k = n - done < RD_ARRAY_PART ? n - done : RD_ARRAY_PART;
+        if (tensors_read_at(s, s->data + s->list[i].begin + done, (char *)out + done, k, st) !=
+                RD_OK &&
+            s->path)
+            rd_status_prefix(st, "'%s'", s->path);
+        rd_arrays_add(k);
+        done += k;
+    }
     return st->code;
 }

@@ -1,5 +1,6 @@
 /* weights_folder.c -- folders of weights; see weights_folder.h. */
 #include "rd/weights_folder.h"
+#include "npz_impl.h"
 #include "rd/file.h"
 #include "rd/input.h"
 #include "rd/safetensors.h"
@@ -154,6 +155,7 @@ done:
 rd_code rd_weights_new(const char *folder, rd_weights **out, rd_status *st)
 {
     char path[PATH_BYTES];
+    double all = 0.0;
     bool whole = false;
     int k;
     rd_weights *w = *out = calloc(1, sizeof *w);
@@ -168,6 +170,9 @@ rd_code rd_weights_new(const char *folder, rd_weights **out, rd_status *st)
         (void)folder_open_file(w, one_file, &k, st);
     else
         (void)folder_open_index(w, st);
+    for (int i = 0; st->code == RD_OK && i < rd_weights_n(w); i++)
+        all += (double)rd_weights_at(w, i)->bytes;
+    rd_arrays_begin(all);
 done:
     if (st->code != RD_OK) {
         rd_weights_free(w);

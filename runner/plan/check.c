@@ -6,6 +6,7 @@
 #include "plan.h"
 #include "../run/device.h"
 #include "../run/init_from.h"
+#include "../run/progress.h"
 #include "../run/setup.h"
 #include "../run/stepper.h"
 #include "../run/world.h"
@@ -151,6 +152,8 @@ static rd_code check_steps(rd_run *r, stepper *s, int64_t last_step, rd_status *
 {
     const int64_t n = r->cli->check_steps;
     double seconds = 0.0;
+    progress p;
+    progress_start(&p, r, "checking", "step", WARM_STEPS + n);
     for (int64_t i = 0; i < WARM_STEPS + n; i++) {
         const step_sums in = {0};
         step_sums sum = {0};
@@ -160,10 +163,9 @@ static rd_code check_steps(rd_run *r, stepper *s, int64_t last_step, rd_status *
                             rd_schedule_at(&r->schedule_config, r->progress.step, r->world->size),
                             &in, &sum, &stats, st));
         if (i >= WARM_STEPS) seconds += (double)(rd_now_ns() - begin_ns) * 1e-9;
-        if (r->world->rank == 0)
-            rd_live(r->log, "step %" PRId64 " of %" PRId64, i + 1, WARM_STEPS + n);
+        progress_at(&p, i + 1);
     }
-    rd_live(r->log, NULL);
+    progress_end(&p);
     RD_TRY(check_largest(r, &seconds, st));
     const double all = seconds / (double)n * (double)last_step;
     char steps[32], unit[64];
@@ -178,6 +180,7 @@ static rd_code check_steps(rd_run *r, stepper *s, int64_t last_step, rd_status *
             "evaluations and saves",
             seconds / (double)n, n, RD_S(n), rd_commas((double)last_step, steps), unit);
 done:
+    progress_end(&p);
     return run_agree(r, st);
 }
 

@@ -3,6 +3,7 @@
  * hosts. */
 #include "plan.h"
 #include "../bench/bench.h"
+#include "../run/progress.h"
 #include "../run/world.h"
 
 #include <inttypes.h>
@@ -30,15 +31,19 @@ static rd_code plan_mode_measure(bench *b, rd_status *st)
     rd_run *r = b->run;
     forecast_sums sums = {0};
     forecast_step m;
-    for (int64_t i = 0; i < b->config.bench_warmup; i++)
+    progress p = {0};
+    progress_start(&p, r, "warm-up", "step", b->config.bench_warmup);
+    for (int64_t i = 0; i < b->config.bench_warmup; i++) {
         RD_TRY(plan_mode_one_step(&b->stepper, &sums, st));
+        progress_at(&p, i + 1);
+    }
+    progress_start(&p, r, "measuring", "step", b->config.bench_steps);
     forecast_sums_start(&sums, r);
     for (int64_t i = 0; i < b->config.bench_steps; i++) {
         RD_TRY(plan_mode_one_step(&b->stepper, &sums, st));
-        if (r->world->rank == 0)
-            rd_live(r->log, "step %" PRId64 " of %" PRId64, i + 1, b->config.bench_steps);
+        progress_at(&p, i + 1);
     }
-    rd_live(r->log, NULL);
+    progress_end(&p);
     RD_TRY(forecast_collect(r, &sums, &m, st));
     RD_TRY(forecast_sweep(r, 1.0, &m, st));
     if (r->world->size > 1)
@@ -48,6 +53,7 @@ static rd_code plan_mode_measure(bench *b, rd_status *st)
                 forecast_calibrate(&m));
     if (r->world->rank == 0) (void)plan_print(r, &m, NULL, stdout, st);
 done:
+    progress_end(&p);
     return run_agree(r, st);
 }
 

@@ -1,4 +1,5 @@
 /* average.c -- average mode: makes one checkpoint of several, without a model and without data. */
+#include "progress.h"
 #include "run_modes.h"
 #include "rd/checkpoint.h"
 
@@ -11,8 +12,12 @@ static rd_code average_root(rd_run *r, rd_status *st)
     const int n = (int)(best ? r->cli->best : r->cli->last);
     const int64_t begin_ns = rd_now_ns();
     rd_ckpt_parent *p = NULL;
+    progress shown;
     char path[4096];
-    RD_TRY(rd_ckpt_average(r->cli->logdir, n, best, &p, path, st));
+    progress_files(&shown, r, "reading checkpoints");
+    (void)rd_ckpt_average(r->cli->logdir, n, best, &p, path, st);
+    progress_end(&shown);
+    RD_TRY(st->code);
     for (int i = 0; i < n; i++) {
         if (p[i].evaluated)
             rd_info(r->log, "  %s (%s %.6g)", p[i].name, p[i].figure, p[i].value);

@@ -5,6 +5,7 @@
  * Texts beside the weights tell what they are: model, step, names of classes, normalization. */
 #include "export_folder.h"
 #include "meaning.h"
+#include "progress.h"
 #include "resume.h"
 #include "run_modes.h"
 #include "setup.h"
@@ -228,6 +229,7 @@ static rd_code export_root(rd_run *r, rd_status *st)
     json_t *about = describe(r);
     char count[32];
     struct stat s;
+    progress shown = {0};
     if (!f || !about) {
         rd_fail(st, RD_EENV, "out of memory for an export");
         goto done;
@@ -236,6 +238,7 @@ static rd_code export_root(rd_run *r, rd_status *st)
     if (export_folder_wanted(r)) end_stem(f->path[0]);
     RD_TRY(check_new(f, st));
     RD_TRY(make_folder(r, f, st));
+    progress_files(&shown, r, "writing weights");
     if (export_folder_wanted(r)) {
         (void)export_folder(r, f->path[0], about, st);
         goto done;
@@ -245,6 +248,7 @@ static rd_code export_root(rd_run *r, rd_status *st)
         RD_TRY(write_graphs(r, f, about, st));
     else
         RD_TRY(write_weights(r, f->path[0], about, st));
+    progress_end(&shown);
     for (int i = 0; i < f->n; i++)
         rd_info(r->log, "%s is written (%s bytes)", f->path[i],
                 rd_commas(stat(f->path[i], &s) == 0 ? (double)s.st_size : 0.0, count));
@@ -253,6 +257,7 @@ static rd_code export_root(rd_run *r, rd_status *st)
             "layouts",
             rd_commas((double)rd_params_count(r->params), count), r->model->name, r->progress.step);
 done:
+    progress_end(&shown);
     json_decref(about);
     free(f);
     return st->code;

@@ -6,6 +6,7 @@
 #include "init_from.h"
 #include "finite.h"
 #include "meaning.h"
+#include "progress.h"
 #include "published.h"
 #include "replicas.h"
 #include "resume.h"
@@ -199,7 +200,12 @@ done:
 
 rd_code init_weights(rd_run *r, rd_status *st)
 {
-    if (r->world->rank == 0) (void)init_root(r, st);
+    if (r->world->rank == 0) {
+        progress shown;
+        progress_files(&shown, r, "reading weights");
+        (void)init_root(r, st);
+        progress_end(&shown);
+    }
     RD_TRY(run_agree(r, st));
     RD_TRY(run_spread_weights(r, NULL, NULL, st));
 done:

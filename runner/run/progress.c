@@ -1,6 +1,7 @@
 /* progress.c -- how far a phase is, see progress.h. */
 #include "progress.h"
 #include "console.h"
+#include "rd/npz.h"
 
 void progress_start(progress *p, rd_run *r, const char *what, const char *noun, int64_t all)
 {
@@ -46,8 +47,27 @@ void progress_mine(progress *p, int64_t done_here)
     if (p->run) progress_at(p, done_here * p->run->world->size);
 }
 
+/* Called with bytes. */
+static void progress_of_file(void *ctx, double done, double all)
+{
+    progress *p = ctx;
+    if (done < p->last) p->begin_ns = rd_now_ns(); /* another file */
+    p->last = done;
+    p->all = (int64_t)all;
+    if (all >= 1.0) progress_at(p, (int64_t)done);
+}
+
+void progress_files(progress *p, rd_run *r, const char *what)
+{
+    progress_start(p, r, what, NULL, 1);
+    p->files = true;
+    rd_arrays_on_progress(progress_of_file, p);
+}
+
 void progress_end(progress *p)
 {
+    if (p->files) rd_arrays_on_progress(NULL, NULL);
+    p->files = false;
     if (p->run && p->watched) rd_live(p->run->log, NULL);
     p->run = NULL;
 }

@@ -13,6 +13,8 @@ typedef struct progress {
     int64_t all;      /* 0: not known */
     int64_t begin_ns, shown_ns;
     bool watched; /* a terminal shows the live line */
+    bool files;   /* see progress_files */
+    double last;  /* bytes when it last heard of them */
 } progress;
 
 /* Begins a phase of `all` steps. Only rank 0 shows something. */
@@ -21,7 +23,10 @@ void progress_start(progress *p, rd_run *r, const char *what, const char *noun, 
 void progress_at(progress *p, int64_t done);
 /* The same for a rank's own share of steps that the ranks divide evenly. */
 void progress_mine(progress *p, int64_t done_here);
-/* Removes the live line. */
+/* Begins a phase that reads or writes arrays, such as a checkpoint. The functions of rd/npz.h and
+ * the like say themselves how far they are. */
+void progress_files(progress *p, rd_run *r, const char *what);
+/* Ends the phase, and removes the live line. */
 void progress_end(progress *p);
 
 #endif

@@ -239,14 +239,6 @@ rd_code run_lend_state(rd_run *r, rd_status *st)
     return st->code;
 }
 
-/* Shows how far a save is; only a large checkpoint takes long enough. */
-static void show_saving(void *ctx, double done, double all)
-{
-    progress *p = ctx;
-    p->all = (int64_t)all;
-    progress_at(p, (int64_t)done);
-}
-
 rd_code run_save(rd_run *r, const char *prefix, int keep, rd_status *st)
 {
     const rd_params *ps = r->params;
@@ -279,10 +271,8 @@ rd_code run_save(rd_run *r, const char *prefix, int keep, rd_status *st)
     }
     RD_TRY(device_check(r, st));
     (void)snprintf(what, sizeof what, "saving %.20s-%" PRId64 ".npz", prefix, r->progress.step);
-    progress_start(&shown, r, what, NULL, 1);
-    rd_ckpt_on_progress(show_saving, &shown);
+    progress_files(&shown, r, what);
     (void)rd_ckpt_save(r->cli->logdir, prefix, r->progress.step, a, n, meta, keep, st);
-    rd_ckpt_on_progress(NULL, NULL);
     progress_end(&shown);
 done:
     json_decref(meta);
@@ -819,6 +809,8 @@ static rd_code check_finite(const slot_file *f, rd_status *st)
     return RD_OK;
 }
 
+static const char reading[] = "reading a checkpoint";
+
 static bool by_name(const char *what)
 {
     return strcmp(what, "newest") == 0 || strcmp(what, "best") == 0 || strcmp(what, "average") == 0;
@@ -900,7 +892,12 @@ rd_code run_manifest(rd_run *r, json_t **out, rd_status *st)
     char *text = NULL;
     int64_t n = 0;
     *out = NULL;
-    if (r->world->rank == 0) (void)manifest_root(r, &text, st);
+    if (r->world->rank == 0) {
+        progress shown;
+        progress_files(&shown, r, reading);
+        (void)manifest_root(r, &text, st);
+        progress_end(&shown);
+    }
     RD_TRY(run_agree(r, st));
     if (text) n = (int64_t)strlen(text);
     RD_TRY(rd_comm_bcast(r->comm, &n, sizeof n, 0, st));
@@ -923,7 +920,12 @@ rd_code run_load(rd_run *r, const char *what, bool *found, rd_status *st)
     } msg = {.at = r->progress};
     slot_file f = {.run = r};
     *found = false;
-    if (r->world->rank == 0) (void)read_root(&f, what, found, st);
+    if (r->world->rank == 0) {
+        progress shown;
+        progress_files(&shown, r, reading);
+        (void)read_root(&f, what, found, st);
+        progress_end(&shown);
+    }
     RD_TRY(run_agree(r, st));
     if (!f.from) rd_ckpt_release(&f.c); /* all is copied */
     msg.at = r->progress;
@@ -966,8 +968,12 @@ done:
 
 rd_code run_restore_best(rd_run *r, rd_status *st)
 {
-    slot_file f = {.run = r};
-    if (r->world->rank == 0) (void)restore_root(&f, st);
+    if (r->world->rank == 0) {
+        progress shown;
+        progress_files(&shown, r, reading);
+        (void)restore_root(r, st);
+        progress_end(&shown);
+    }
     RD_TRY(run_agree(r, st));
     if (!f.from) rd_ckpt_release(&f.c); /* all is copied */
     RD_TRY(rd_comm_bcast(r->comm, &r->progress.state_updates, sizeof r->progress.state_updates, 0,

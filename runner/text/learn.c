@@ -300,7 +300,10 @@ rd_code rd_learner_run(rd_learner *l, const rd_learn_rule *rule,
                        void (*emit)(void *ctx, int32_t left, int32_t right, int32_t to), void *ctx,
                        rd_status *st)
 {
-    int64_t told = rd_now_ns(), k = 0;
+    const int64_t begin = rd_now_ns(), room = rule->n_symbols - l->symbols.n,
+                  most = rule->n_symbols > 0 && room < rule->n_merges ? room : rule->n_merges;
+    int64_t told = begin, k = 0;
+    char eta[32];
     bool good = !l->symbols.failed;
     l->largest_string = rule->largest_string;
     for (int32_t i = 0; i < l->n_pairs && good; i++) good = learn_push(l, i);
@@ -316,9 +319,15 @@ rd_code rd_learner_run(rd_learner *l, const rd_learn_rule *rule,
         emit(ctx, left, right, to);
         good = merge_pair(l, best, to);
         if (rule->log && rd_now_ns() - told > INT64_C(5000000000)) {
-            rd_info(rule->log, "merges: %" PRId64 " learned, the last one occurs %" PRId64 " times",
-                    k + 1, count);
             told = rd_now_ns();
+            rd_info(rule->log,
+                    "merges: %" PRId64 " of at most %" PRId64 " learned, eta %s, the last one "
+                    "occurs %" PRId64 " times",
+                    k + 1, most,
+                    rd_duration_text((double)(told - begin) * 1e-9 * (double)(most - k - 1) /
+                                         (double)(k + 1),
+                                     eta),
+                    count);
         }
     }
     return good ? RD_OK : learn_no_memory(l, st);

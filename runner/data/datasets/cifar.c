@@ -24,8 +24,10 @@ typedef struct cifar_file {
 } cifar_file;
 
 typedef struct cifar_files {
-    const rd_images *m;
+    rd_images *m;
     const char *from; /* folder or archive */
+    rd_tar *archive;  /* NULL: a folder */
+    double read, all; /* bytes of the folder's files */
     int n;            /* number of files */
     int n_fine;       /* 10 or 100 classes; 0: not yet known */
     cifar_file file[MAX_FILES];
@@ -92,9 +94,17 @@ static rd_code cifar_add_file(cifar_files *x, const role *r, const char *name, s
     return RD_OK;
 }
 
-static rd_code read_archive(cifar_files *x, rd_tar *t, rd_status *st)
+static void cifar_show_archive(void *ctx)
 {
+    cifar_files *x = ctx;
+    rd_images_read_part(x->m, rd_tar_share(x->archive), 1.0);
+}
+
+static rd_code read_archive(cifar_files *x, rd_status *st)
+{
+    rd_tar *t = x->archive;
     rd_tar_member e;
+    rd_tar_on_part(t, cifar_show_archive, x);
     for (;;) {
         role r;
         uint8_t *p = NULL;
@@ -108,13 +118,28 @@ done:
     return st->code;
 }
 
+/* Reads n bytes of a file of the folder. */
+static rd_code cifar_read_bytes(cifar_files *x, rd_stream *s, const char *path, uint8_t *p,
+                                size_t n, rd_status *st)
+{
+    size_t got = 0;
+    for (size_t at = 0; at < n; at += got) {
+        const size_t k = n - at < RD_PART_BYTES ? n - at : RD_PART_BYTES;
+        RD_TRY(rd_stream_read(s, p + at, k, &got, st));
+        if (got < k) return rd_fail(st, RD_EDATA, "'%s' became shorter while it was read", path);
+        x->read += (double)k;
+        rd_images_read_part(x->m, x->read, x->all);
+    }
+done:
+    return st->code;
+}
+
 static rd_code cifar_read_file(cifar_files *x, const char *name, const role *r, rd_status *st)
 {
     char path[RD_PATH_BYTES];
     struct stat sb;
     rd_stream *s = NULL;
     uint8_t *p = NULL;
-    size_t got;
     const int k = snprintf(path, sizeof path, "%s/%s", x->from, name);
     if (k >= (int)sizeof path) return RD_OK;
     if (rd_path_stat(path, &sb, RD_MAYBE) != 0) /* the caller tries other names */
@@ -123,12 +148,19 @@ static rd_code cifar_read_file(cifar_files *x, const char *name, const role *r, 
                    : rd_input_fails(st, RD_EDATA, "open", path, errno, NULL);
     RD_TRY(rd_stream_new(path, &s, st));
     RD_TRY(cifar_add_file(x, r, name, (size_t)sb.st_size, &p, st));
-    RD_TRY(rd_stream_read(s, p, (size_t)sb.st_size, &got, st));
-    if (got < (size_t)sb.st_size)
-        rd_fail(st, RD_EDATA, "'%s' became shorter while it was read", path);
+    (void)cifar_read_bytes(x, s, path, p, (size_t)sb.st_size, st);
 done:
     rd_stream_free(s);
     return st->code;
+}
+
+/* Returns the bytes of a file of the folder; 0: it is not there. */
+static double cifar_size(const cifar_files *x, const char *name)
+{
+    char path[RD_PATH_BYTES];
+    struct stat sb;
+    const int k = snprintf(path, sizeof path, "%s/%s", x->from, name);
+    return k < (int)sizeof path && stat(path, &sb) == 0 ? (double)sb.st_size : 0.0;
 }
 
 static rd_code read_folder(cifar_files *x, rd_status *st)
@@ -139,14 +171,18 @@ static rd_code read_folder(cifar_files *x, rd_status *st)
                                         "batches.meta.txt",
                                         "fine_label_names.txt",
                                         "coarse_label_names.txt"};
+    enum { BATCHES = 10, FIXED = sizeof fixed / sizeof fixed[0] };
     role r;
-    char name[32];
-    for (int k = 0; k <= 9; k++) {
-        snprintf(name, sizeof name, "data_batch_%d.bin", k);
-        if (find_role(x, name, &r)) RD_TRY(cifar_read_file(x, name, &r, st));
+    char name[BATCHES + FIXED][32];
+    for (int k = 0; k < BATCHES + FIXED; k++) {
+        if (k < BATCHES)
+            snprintf(name[k], sizeof name[k], "data_batch_%d.bin", k);
+        else
+            snprintf(name[k], sizeof name[k], "%s", fixed[k - BATCHES]);
+        if (find_role(x, name[k], &r)) x->all += cifar_size(x, name[k]);
     }
-    for (size_t k = 0; k < sizeof fixed / sizeof fixed[0]; k++)
-        if (find_role(x, fixed[k], &r)) RD_TRY(cifar_read_file(x, fixed[k], &r, st));
+    for (int k = 0; k < BATCHES + FIXED; k++)
+        if (find_role(x, name[k], &r)) RD_TRY(cifar_read_file(x, name[k], &r, st));
 done:
     return st->code;
 }
@@ -281,7 +317,8 @@ rd_code rd_cifar_load(rd_images *m, rd_tar *archive, const char *from, rd_status
     if (!x) return rd_fail(st, RD_EENV, "out of memory");
     x->m = m;
     x->from = from;
-    RD_TRY(archive ? read_archive(x, archive, st) : read_folder(x, st));
+    x->archive = archive;
+    RD_TRY(archive ? read_archive(x, st) : read_folder(x, st));
     RD_TRY(store_files(m, x, st));
 done:
     cifar_release(x);

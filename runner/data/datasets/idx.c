@@ -59,16 +59,22 @@ done:
     return st->code;
 }
 
-static rd_code read_data(rd_stream *s, const char *path, uint8_t *p, int64_t n, rd_status *st)
+/* Reads n bytes, after which the file must end. */
+static rd_code read_data(rd_images *m, rd_stream *s, const char *path, uint8_t *p, int64_t n,
+                         rd_status *st)
 {
-    size_t got, more;
+    size_t got = 0, more;
     uint8_t extra;
-    RD_TRY(rd_stream_read(s, p, (size_t)n, &got, st));
-    if (got < (size_t)n)
-        return rd_fail(st, RD_EDATA,
-                       "'%s': %zu bytes of data, but its header promises %" PRId64
-                       "; the file is cut short",
-                       path, got, n);
+    for (int64_t at = 0; at < n; at += (int64_t)got) {
+        const int64_t k = n - at < RD_PART_BYTES ? n - at : RD_PART_BYTES;
+        RD_TRY(rd_stream_read(s, p + at, (size_t)k, &got, st));
+        if ((int64_t)got < k)
+            return rd_fail(st, RD_EDATA,
+                           "'%s': %" PRId64 " bytes of data, but its header promises %" PRId64
+                           "; the file is cut short",
+                           path, at + (int64_t)got, n);
+        rd_images_read_part(m, (double)(at + k), (double)n);
+    }
     RD_TRY(rd_stream_read(s, &extra, 1, &more, st));
     if (more > 0)
         return rd_fail(st, RD_EDATA,
@@ -89,7 +95,7 @@ static rd_code read_images(rd_images *m, rd_stream *s, const char *path, rd_stat
                        "'%s': %" PRId64 " images of %" PRId64 " x %" PRId64 " x %" PRId64, path,
                        h.dim[0], h.dim[1], h.dim[2], c);
     RD_TRY(rd_images_reserve(m, h.dim[0], h.dim[1], h.dim[2], c, st));
-    RD_TRY(read_data(s, path, rd_images_pixels(m, 0), h.dim[0] * h.dim[1] * h.dim[2] * c, st));
+    RD_TRY(read_data(m, s, path, rd_images_pixels(m, 0), h.dim[0] * h.dim[1] * h.dim[2] * c, st));
 done:
     return st->code;
 }
@@ -118,7 +124,7 @@ static rd_code idx_read_labels(rd_images *m, rd_stream *s, const char *path, con
                                "; it is cut short",
                                path, i + (int64_t)got, h.dim[0]);
         } else {
-            RD_TRY(read_data(s, path, some, k, st)); /* the last labels: nothing may follow */
+            RD_TRY(read_data(m, s, path, some, k, st)); /* the last labels: nothing may follow */
         }
         for (int64_t j = 0; j < k; j++)
             RD_TRY(rd_images_label(m, i + j, some[j], n_classes, path, st));

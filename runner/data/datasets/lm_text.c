@@ -401,6 +401,7 @@ static rd_code lm_make(lm_text *t, rd_docs *docs, const char *path, uint64_t key
     lm_maker m = {.t = t, .w = w};
     rd_progress progress;
     rd_progress_start(&progress, t->log, "text split into tokens", rd_text_files_disk(&t->files));
+    progress.noun = "documents";
     int examples = 0, streams = 0;
     if (!w) return rd_fail(st, RD_EENV, "out of memory for tokens");
     RD_TRY(rd_subword_scratch_new(t->tokenizer, &m.scratch, st));

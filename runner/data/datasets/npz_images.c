@@ -86,23 +86,34 @@ done:
     return st->code;
 }
 
+static void npz_images_show(void *m, double done, double all)
+{
+    rd_images_read_part(m, done, all);
+}
+
+rd_code rd_npz_images_load(rd_images *m, const char *path, rd_status *st)
+{
+    rd_npz *z = NULL;
+    rd_arrays_on_progress(npz_images_show, m);
+    (void)rd_npz_new(path, &z, st);
+    rd_arrays_on_progress(NULL, NULL);
+    /* That reader takes any archive for a checkpoint. */
+    if (st->code == RD_ECKPT) st->code = RD_EDATA;
+    if (st->code == RD_OK) (void)npz_images_store(m, z, path, st);
+    rd_npz_free(z);
+    return st->code;
+}
+
 static rd_code npz_images_load(rd_images *m, rd_status *st)
 {
     char path[RD_PATH_BYTES];
     const char *given = rd_images_given(m);
-    rd_npz *z = NULL;
     struct stat sb;
     const bool file = !given && m->c.data_dir && stat(m->c.data_dir, &sb) == 0 &&
                       S_ISREG(sb.st_mode); /* data_dir is the .npz itself */
     RD_TRY(rd_images_path(m, given ? given : file ? "" : "mnist.npz", path, st));
-    if (rd_npz_new(path, &z, st) == RD_ECKPT) { /* that reader takes any archive for a checkpoint */
-        st->code = RD_EDATA;
-        goto done;
-    }
-    RD_TRY(st->code);
-    RD_TRY(npz_images_store(m, z, path, st));
+    RD_TRY(rd_npz_images_load(m, path, st));
 done:
-    rd_npz_free(z);
     return st->code;
 }
 
