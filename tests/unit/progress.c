@@ -367,7 +367,9 @@ static void test_phase_of_files(void **state)
     must_do(rd_npz_write(files_at("best-7.npz"), &a, 1, NULL, &st), &st);
     progress_end(&shown);
     age(&shown, 60.0);
+    shown.all = 7;
     must_do(rd_npz_write(files_at("best-7.npz"), &a, 1, NULL, &st), &st);
+    assert_int_equal(shown.all, 7); /* nobody has called it */
     one_line(f, r.log, "saving best-7.npz: ", 0);
     free(p);
 }
