@@ -10,28 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Makes beam_width work. Only beam search uses it. The flag --beam_width also selects beam search;
- * --set beam_width is refused; the key in a file only gets a note. */
+/* The flag --beam_width selects beam search, too. Where the key does not, rd_partner_notes says that
+ * it has no effect. */
 static rd_code beam_search(rd_config *c, const rd_cli *cli, char note[256], rd_status *st)
 {
     const int type = rd_config_choice(c, "decoder_type");
     const double width = json_number_value(rd_config_get(c, "beam_width"));
-    if (type < 0 || type == RD_DECODER_BEAM_SEARCH || width <= 1.0) return RD_OK;
-    if (cli->beam_width_given && strcmp(rd_config_where(c, "decoder_type"), "--set") != 0) {
-        (void)snprintf(note, 256, "decoder_type is beam_search, from --beam_width");
-        return rd_config_put(c, "decoder_type", json_string("beam_search"), "--beam_width", st);
-    }
-    if (!(cli->mode_bit & (RD_MODE_INFER | RD_MODE_EVAL | RD_MODE_TRAIN_EVAL))) return RD_OK;
-    if (!strcmp(rd_config_where(c, "beam_width"), "--set") && !cli->allow_unknown_keys)
-        return rd_fail(st, RD_EUSAGE,
-                       "beam_width %.0f has no effect while decoder_type is %.64s; add --set "
-                       "decoder_type=beam_search, or leave beam_width out",
-                       width, json_string_value(rd_config_get(c, "decoder_type")));
-    (void)snprintf(note, 256,
-                   "beam_width %.0f has no effect while decoder_type is %.64s; add --set "
-                   "decoder_type=beam_search",
-                   width, json_string_value(rd_config_get(c, "decoder_type")));
-    return RD_OK;
+    if (!cli->beam_width_given || type < 0 || type == RD_DECODER_BEAM_SEARCH || width <= 1.0 ||
+        strcmp(rd_config_where(c, "decoder_type"), "--set") == 0)
+        return RD_OK;
+    (void)snprintf(note, 256, "decoder_type is beam_search, from --beam_width");
+    return rd_config_put(c, "decoder_type", json_string("beam_search"), "--beam_width", st);
 }
 
 /* A schedule that gives every rate also gives the first one. */

@@ -1,10 +1,11 @@
 /* partners.c -- keys that are set and have no effect, because the key that they belong to is not
- * set so, or because the mode or the kind of model never reads them.
+ * set so, or because the mode never reads them.
  *
- * Each rule has keys, their partner, and the words of the partner with which the keys count. Keys
- * of --set are refused: the user has just asked for what they do. Keys of a file get one note for
- * each rule, and no failure: OpenSeq2Seq's configs carry such keys, and one file serves several
- * modes. */
+ * Each rule has keys, their partner, and the words of the partner with which the keys count. A
+ * config with such a key is refused in every mode that runs a model; rd_config_refuses has the
+ * exceptions. Those are noted, one line for each rule, in the modes that read the keys. Keys that
+ * another mode reads are only noted, since one file serves several modes, but refused with --set:
+ * the user has just asked for what they do. */
 #include "rd/model.h"
 #include "rd/modes.h"
 
@@ -12,31 +13,48 @@
 #include <strings.h>
 
 enum { TRAINS = RD_MODE_TRAIN | RD_MODE_TRAIN_EVAL, DECODES = RD_MODE_INFER, MOST_KEYS = 7 };
-enum { RUNS = TRAINS | DECODES | RD_MODE_EVAL };
+enum {
+    RUNS = TRAINS | DECODES | RD_MODE_EVAL,
+    SCORES = DECODES | RD_MODE_EVAL | RD_MODE_TRAIN_EVAL
+};
 
 static const struct partner_rule {
     const char *key[MOST_KEYS]; /* ends with NULL */
     const char *partner[3];     /* one of them is enough; ends with NULL */
     const char *words[3];       /* ends with NULL; none: any value but null, false, 0 */
-    unsigned modes;
-    const char *without; /* NULL: none; else the rule does not hold without this key */
+    unsigned modes;             /* that read the keys */
+    const char *without;        /* NULL: none; else the rule does not hold without this key */
 } rules[] = {
     {{"luong_scale"}, {"attention_type"}, {"luong"}, RUNS, NULL},
     {{"bahdanau_normalize"}, {"attention_type"}, {"bahdanau"}, RUNS, NULL},
     {{"num_groups"}, {"encoder_cell_type", "decoder_cell_type"}, {"glstm"}, RUNS, NULL},
-    {{"length_penalty"}, {"decoder_type"}, {"beam_search"}, DECODES, NULL},
+    {{"beam_width"}, {"decoder_type"}, {"beam_search"}, SCORES, NULL},
+    {{"length_penalty", "length_penalty_const"}, {"decoder_type"}, {"beam_search"}, DECODES, NULL},
     {{"sampling_temperature", "sampling_top_k", "sampling_top_p"},
      {"decoder_type"},
      {"sampling"},
-     DECODES | RD_MODE_EVAL | RD_MODE_TRAIN_EVAL,
+     SCORES,
      NULL},
-    {{"shortlist_k"},
-     {"shortlist_file"},
-     {NULL},
-     DECODES | RD_MODE_EVAL | RD_MODE_TRAIN_EVAL,
-     NULL},
+    {{"shortlist_k"}, {"shortlist_file"}, {NULL}, SCORES, NULL},
     {{"proj_size"}, {"encoder_cell_type", "decoder_cell_type"}, {"lstm", "glstm"}, RUNS, NULL},
     {{"max_positions"}, {"positions"}, {"learned"}, RUNS, NULL},
+    {{"rope_theta", "rope_scaling"}, {"pos"}, {"rope"}, RUNS, NULL},
+    {{"rope_factor"}, {"rope_scaling"}, {"linear", "llama3"}, RUNS, NULL},
+    {{"rope_low_freq_factor", "rope_high_freq_factor", "rope_original_len"},
+     {"rope_scaling"},
+     {"llama3"},
+     RUNS,
+     NULL},
+    {{"document_positions"}, {"document_mask"}, {NULL}, RUNS, NULL},
+    {{"sample_tokens"}, {"sample_texts"}, {NULL}, RD_MODE_TRAIN_EVAL, NULL},
+    {{"sample_summaries"}, {"print_samples"}, {NULL}, TRAINS, NULL},
+    {{"split_seed"}, {"eval_fraction"}, {NULL}, RUNS, NULL},
+    {{"plateau_patience", "plateau_min_delta", "plateau_cooldown", "plateau_min_lr",
+      "plateau_monitor", "plateau_restore"},
+     {"plateau_factor"},
+     {NULL},
+     RD_MODE_TRAIN_EVAL,
+     NULL},
     {{"label_smoothing_form"}, {"label_smoothing"}, {NULL}, TRAINS, NULL},
     {{"subword_size"}, {"subword"}, {NULL}, RUNS, "src_vocab_file"},
     {{"warmup_start"}, {"warmup_steps", "warmup_epochs"}, {NULL}, TRAINS, NULL},
@@ -69,13 +87,13 @@ static const struct partner_rule {
     {{"image_mean", "image_std"}, {"normalization"}, {"custom"}, RUNS, NULL},
 };
 
-/* Has the key a value that is not its default? */
+/* Has the key a value that is not its default, and that is not of the program itself? */
 static bool is_changed(const rd_config *c, const char *key)
 {
     const rd_option_group *groups[RD_MAX_GROUPS];
     const int n = rd_option_groups(groups);
     const json_t *v = rd_config_get(c, key);
-    if (!rd_config_has(c, key)) return false;
+    if (!rd_config_has(c, key) || rd_config_origin(c, key) == RD_ORIGIN_NONE) return false;
     for (int i = 0; i < n; i++)
         for (const rd_option *o = groups[i]->options; o->key; o++) {
             if (strcmp(o->key, key) != 0) continue;
@@ -99,145 +117,189 @@ static bool partner_counts(const rd_config *c, const char *partner, const char *
     return false;
 }
 
-/* Begins a note with the place of the key, or adds the key to the note. */
-static void partner_key(const rd_config *c, const char *key, int *n, rd_strbuf *notes)
+/* Keys without effect, in words. */
+typedef struct lost_keys {
+    char first[64];
+    rd_strbuf text; /* "x.json:3:5: 'a', 'b'" */
+    int n;
+} lost_keys;
+
+static void lost_add(lost_keys *l, const rd_config *c, const char *key)
 {
-    if ((*n)++ == 0)
-        rd_strbuf_printf(notes, "%s: '%s'", rd_config_where(c, key), key);
-    else
-        rd_strbuf_printf(notes, ", '%s'", key);
+    if (l->n++ > 0) {
+        rd_strbuf_printf(&l->text, ", '%s'", key);
+        return;
+    }
+    (void)snprintf(l->first, sizeof l->first, "%s", key);
+    rd_strbuf_printf(&l->text, "%s: '%s'", rd_config_where(c, key), key);
 }
 
-static void partner_value(const rd_config *c, const char *key, rd_strbuf *notes)
+/* Writes what to do. else_: what makes the keys count, as "set a to b"; NULL: nothing does. */
+static void lost_remedy(const rd_config *c, const lost_keys *l, const char *else_, rd_strbuf *out)
+{
+    const char *comma = else_ ? ", " : ", or ";
+    if (rd_config_origin(c, l->first) == RD_ORIGIN_SET)
+        rd_strbuf_puts(out, "leave it out");
+    else if (l->n > 1)
+        rd_strbuf_puts(out, "remove the keys");
+    else
+        rd_strbuf_printf(out, "remove the key%sgive --set %s=null", comma, l->first);
+    if (else_) rd_strbuf_printf(out, ", or %s", else_);
+}
+
+/* What is judged, and where the notes go. */
+typedef struct judge {
+    const rd_config *c;
+    rd_mode mode;
+    rd_strbuf *notes;
+} judge;
+
+/* Refuses the keys of the list that are set, or notes them in the modes that read them. Both lists
+ * end with NULL. remedy: what makes the keys count, as "set a to b"; NULL: nothing. */
+static rd_code judge_keys(const judge *j, const char *const *keys, const char *const *partners,
+                          unsigned modes, const char *why, const char *remedy, rd_status *st)
+{
+    lost_keys bad = {.n = 0}, noted = {.n = 0};
+    rd_strbuf out = {0};
+    for (int i = 0; keys[i]; i++)
+        if (is_changed(j->c, keys[i]))
+            lost_add(rd_config_refuses(j->c, keys[i], partners) ? &bad : &noted, j->c, keys[i]);
+    if (bad.n > 0) {
+        lost_remedy(j->c, &bad, remedy, &out);
+        rd_fail(st, RD_EUSAGE, "%s ha%s no effect: %s; %s", rd_strbuf_str(&bad.text),
+                bad.n == 1 ? "s" : "ve", why, rd_strbuf_str(&out));
+    }
+    if (noted.n > 0 && modes & (unsigned)j->mode)
+        rd_strbuf_printf(j->notes, "%s ha%s no effect: %s\n", rd_strbuf_str(&noted.text),
+                         noted.n == 1 ? "s" : "ve", why);
+    rd_strbuf_release(&bad.text);
+    rd_strbuf_release(&noted.text);
+    rd_strbuf_release(&out);
+    return st->code;
+}
+
+static void partner_value(const rd_config *c, const char *key, rd_strbuf *out)
 {
     const json_t *v = rd_config_get(c, key);
     if (json_is_string(v))
-        rd_strbuf_printf(notes, "%s is %.64s", key, json_string_value(v));
+        rd_strbuf_printf(out, "%s is %.64s", key, json_string_value(v));
     else if (json_is_true(v) || json_is_false(v))
-        rd_strbuf_printf(notes, "%s is %s", key, json_is_true(v) ? "true" : "false");
+        rd_strbuf_printf(out, "%s is %s", key, json_is_true(v) ? "true" : "false");
     else if (json_is_number(v))
-        rd_strbuf_printf(notes, "%s is %g", key, json_number_value(v));
+        rd_strbuf_printf(out, "%s is %g", key, json_number_value(v));
     else
-        rd_strbuf_printf(notes, "%s is not set", key);
+        rd_strbuf_printf(out, "%s is not set", key);
 }
 
-static void note_rule(const rd_config *c, const struct partner_rule *r, rd_strbuf *notes)
+static rd_code judge_rule(const judge *j, const struct partner_rule *r, rd_status *st)
 {
-    int n = 0;
-    if (r->without && !rd_config_has(c, r->without)) return; /* the partner's default differs */
-    for (int i = 0; i < 3 && r->partner[i]; i++)
-        if (partner_counts(c, r->partner[i], r->words)) return;
-    for (int i = 0; i < MOST_KEYS && r->key[i]; i++)
-        if (is_changed(c, r->key[i])) partner_key(c, r->key[i], &n, notes);
-    if (n == 0) return;
-    rd_strbuf_printf(notes, " %s no effect: ", n == 1 ? "has" : "have");
+    const char *keys[MOST_KEYS + 1] = {NULL}, *partners[4] = {NULL};
+    rd_strbuf why = {0}, remedy = {0};
+    if (r->without && !rd_config_has(j->c, r->without)) return RD_OK; /* another default there */
     for (int i = 0; i < 3 && r->partner[i]; i++) {
-        if (i) rd_strbuf_puts(notes, ", ");
-        partner_value(c, r->partner[i], notes);
+        if (partner_counts(j->c, r->partner[i], r->words)) goto done;
+        partners[i] = r->partner[i];
+        rd_strbuf_puts(&why, i ? ", " : "");
+        partner_value(j->c, r->partner[i], &why);
+        rd_strbuf_printf(&remedy, "%s%s", i ? " or " : "set ", r->partner[i]);
     }
-    if (r->words[0]) rd_strbuf_printf(notes, ", not %s", r->words[0]);
-    rd_strbuf_puts(notes, "\n");
-}
-
-/* Notes the keys of a list (ended by NULL) that are set, with the reason. */
-static void note_keys(const rd_config *c, const char *const *keys, const char *why,
-                      rd_strbuf *notes)
-{
-    int n = 0;
-    for (int i = 0; keys[i]; i++)
-        if (is_changed(c, keys[i])) partner_key(c, keys[i], &n, notes);
-    if (n > 0) rd_strbuf_printf(notes, " %s no effect: %s\n", n == 1 ? "has" : "have", why);
-}
-
-/* Keys that only evaluations read, in a training without evaluations. The plateau rule has its own
- * note. */
-static void note_mode(const rd_config *c, rd_strbuf *notes)
-{
-    static const char *const keys[] = {"stop_patience", "checkpoint_keep_best", NULL};
-    note_keys(c, keys, "mode train does not evaluate; --mode=train_eval does", notes);
+    for (int i = 0; i < MOST_KEYS && r->key[i]; i++) keys[i] = r->key[i];
+    if (r->words[0]) {
+        rd_strbuf_printf(&why, ", not %s", r->words[0]);
+        rd_strbuf_printf(&remedy, " to %s", r->words[0]);
+    }
+    (void)judge_keys(j, keys, partners, r->modes, rd_strbuf_str(&why), rd_strbuf_str(&remedy), st);
+done:
+    rd_strbuf_release(&why);
+    rd_strbuf_release(&remedy);
+    return st->code;
 }
 
 /* Keys that only models of the other kind read. */
-static void note_kind(const rd_config *c, rd_strbuf *notes)
+static rd_code judge_kind(const judge *j, rd_status *st)
 {
-    static const char *const of_text[] = {"metric", "second_metric", "multi_reference",
-                                          "infer_batch_tokens", NULL},
-                             *const of_images[] = {"image_frequency", NULL};
-    const char *name = json_string_value(rd_config_get(c, "model"));
+    static const char *const
+        of_text[] = {"metric", "second_metric", "multi_reference", "infer_batch_tokens", NULL},
+        *const of_images[] = {"image_frequency", NULL}, *const model[] = {"model", NULL};
+    const char *name = json_string_value(rd_config_get(j->c, "model"));
     const rd_model_def *m = rd_model_find(name ? name : "");
-    if (m && m->unit) note_keys(c, of_text, "it is for text, and the model reads images", notes);
-    if (m && !m->unit) note_keys(c, of_images, "it is for images, and the model reads text", notes);
-}
-
-/* Fails with the first note that begins with "--set: ". */
-static rd_code refuse_set(const char *notes, rd_status *st)
-{
-    static const char set[] = "--set: ";
-    for (const char *s = notes; *s; s += strcspn(s, "\n"), s += *s == '\n')
-        if (!strncmp(s, set, sizeof set - 1))
-            return rd_fail(st, RD_EUSAGE,
-                           "%.*s; leave it out, or give what it needs; --allow_unknown_keys lets "
-                           "it pass",
-                           (int)strcspn(s, "\n"), s);
-    return RD_OK;
+    if (!m) return RD_OK;
+    return judge_keys(j, m->unit ? of_text : of_images, model, RUNS,
+                      m->unit ? "it is for text, and the model reads images"
+                              : "it is for images, and the model reads text",
+                      NULL, st);
 }
 
 /* Decay is a policy of several keys, with a switch. Other policies read some of the keys, too. */
-static void note_decay(const rd_config *c, rd_strbuf *notes)
+static rd_code judge_decay(const judge *j, rd_status *st)
 {
-    static const char *const keys[] = {"begin_decay_at", "decay_steps", "decay_rate",
-                                       "use_staircase_decay", "min_learning_rate"};
-    const char *policy = json_string_value(rd_config_get(c, "lr_policy"));
-    int n = 0;
+    static const char *const keys[] = {"begin_decay_at",      "decay_steps",       "decay_rate",
+                                       "use_staircase_decay", "min_learning_rate", NULL};
+    static const char *const partners[] = {"use_decay", "lr_policy",
+                                           "piecewise_learning_rate_schedule", NULL};
+    const char *policy = json_string_value(rd_config_get(j->c, "lr_policy"));
     if ((policy && strcasecmp(policy, "decay") != 0) ||
-        json_is_true(rd_config_get(c, "use_decay")) ||
-        rd_config_has(c, "piecewise_learning_rate_schedule"))
-        return;
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (rd_config_has(c, keys[i])) partner_key(c, keys[i], &n, notes);
-    if (n > 0)
-        rd_strbuf_printf(notes, " %s no effect: use_decay is false\n", n == 1 ? "has" : "have");
+        json_is_true(rd_config_get(j->c, "use_decay")) ||
+        rd_config_has(j->c, "piecewise_learning_rate_schedule"))
+        return RD_OK;
+    return judge_keys(j, keys, partners, TRAINS, "use_decay is false", "set use_decay", st);
 }
 
-static void note_trace(const rd_config *c, const rd_cli *cli, rd_strbuf *notes)
+/* data_location only fills placeholders. One script may give it to several configs. */
+static void note_location(const judge *j)
 {
-    int n = 0;
-    if (cli->trace) return;
-    if (is_changed(c, "trace_steps")) partner_key(c, "trace_steps", &n, notes);
-    if (is_changed(c, "trace_ops")) partner_key(c, "trace_ops", &n, notes);
-    if (n > 0)
-        rd_strbuf_printf(notes, " %s no effect: --trace is not given\n", n == 1 ? "has" : "have");
-}
-
-/* data_location only fills placeholders. */
-static void note_location(const rd_config *c, rd_strbuf *notes)
-{
+    static const char key[] = "data_location";
     const rd_option_group *groups[RD_MAX_GROUPS];
     const int n = rd_option_groups(groups);
-    int at = 0;
-    if (!is_changed(c, "data_location")) return;
+    if (!is_changed(j->c, key)) return;
     for (int i = 0; i < n; i++)
         for (const rd_option *o = groups[i]->options; o->key; o++) {
-            const char *s = json_string_value(rd_config_get(c, o->key));
-            if (s && rd_config_placeholder(s)) return;
+            const json_t *v = rd_config_get(j->c, o->key);
+            const size_t n_paths = json_is_array(v) ? json_array_size(v) : 1;
+            for (size_t k = 0; k < n_paths; k++) {
+                const char *s = json_string_value(json_is_array(v) ? json_array_get(v, k) : v);
+                if (s && rd_config_placeholder(s)) return;
+            }
         }
-    partner_key(c, "data_location", &at, notes);
-    rd_strbuf_puts(notes, " has no effect: no path has a placeholder such as [DATA_LOCATION]\n");
+    rd_strbuf_printf(j->notes,
+                     "%s: '%s' has no effect: no path has a placeholder such as [DATA_LOCATION]\n",
+                     rd_config_where(j->c, key), key);
+}
+
+/* Notes the keys of a list that another mode or flag reads; refuses them if they are from --set. */
+static rd_code judge_mode(const judge *j, const char *const *keys, const char *why, rd_status *st)
+{
+    lost_keys noted = {.n = 0};
+    for (int i = 0; keys[i]; i++) {
+        if (!is_changed(j->c, keys[i])) continue;
+        if (rd_config_origin(j->c, keys[i]) == RD_ORIGIN_SET &&
+            rd_config_refuses(j->c, keys[i], NULL))
+            rd_fail(st, RD_EUSAGE, "--set: '%s' has no effect: %s; leave it out", keys[i], why);
+        lost_add(&noted, j->c, keys[i]);
+    }
+    if (noted.n > 0)
+        rd_strbuf_printf(j->notes, "%s ha%s no effect: %s\n", rd_strbuf_str(&noted.text),
+                         noted.n == 1 ? "s" : "ve", why);
+    rd_strbuf_release(&noted.text);
+    return st->code;
 }
 
 rd_code rd_partner_notes(const rd_config *c, const rd_cli *cli, rd_strbuf *notes, rd_status *st)
 {
-    const size_t before = notes->n;
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        if (rules[i].modes & (unsigned)cli->mode_bit) note_rule(c, &rules[i], notes);
-    if (cli->mode_bit & TRAINS) {
-        note_decay(c, notes);
-        note_trace(c, cli, notes);
-    }
-    if (cli->mode_bit & RD_MODE_TRAIN) note_mode(c, notes);
-    if (cli->mode_bit & RUNS) note_kind(c, notes);
-    if (!cli->allow_unknown_keys) (void)refuse_set(rd_strbuf_str(notes) + before, st);
-    /* One script may give data_location to several configs. */
-    if (cli->mode_bit & RUNS) note_location(c, notes);
+    static const char *const of_evaluation[] = {"stop_patience", "checkpoint_keep_best", NULL},
+                             *const of_trace[] = {"trace_steps", "trace_ops", NULL};
+    const judge j = {c, cli->mode_bit, notes};
+    if (!(cli->mode_bit & RUNS)) return RD_OK;
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) RD_TRY(judge_rule(&j, &rules[i], st));
+    RD_TRY(judge_decay(&j, st));
+    if (cli->mode_bit & TRAINS && !cli->trace)
+        RD_TRY(judge_mode(&j, of_trace, "--trace is not given", st));
+    /* The plateau rule has its own note. */
+    if (cli->mode_bit & RD_MODE_TRAIN)
+        RD_TRY(judge_mode(&j, of_evaluation, "mode train does not evaluate; --mode=train_eval does",
+                          st));
+    RD_TRY(judge_kind(&j, st));
+    note_location(&j);
+done:
     return st->code;
 }

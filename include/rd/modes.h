@@ -35,9 +35,9 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
  * names the nearest file. */
 rd_code rd_config_is_there(const rd_cli *cli, rd_status *st);
 
-/* Appends a line for each group of keys that are set and have no effect, since a key that they
- * belong to is set otherwise: "x.json:3:5: 'crop_pad' has no effect: augmentation is none, not
- * pad_crop_flip". RD_EUSAGE: such a key comes from --set, and unknown keys are not allowed. */
+/* Refuses keys that are set and have no effect, since a key that they belong to is set otherwise:
+ * "x.json:3:5: 'crop_pad' has no effect: augmentation is none, not pad_crop_flip; ..." (RD_EUSAGE).
+ * Those that rd_config_refuses excepts get a line in *notes. */
 rd_code rd_partner_notes(const rd_config *c, const rd_cli *cli, rd_strbuf *notes, rd_status *st);
 
 /* Appends a config to begin with for a model, with comments. RD_EUSAGE: there is no such model. */

@@ -75,8 +75,8 @@ typedef struct rd_paths {
 enum {
     /* The key is read for compatibility and has no effect; help says so. */
     RD_OPT_ACCEPTED = 1,
-    /* OpenSeq2Seq's configs have the key whether it takes effect or not: rd_config_check_owners
-     * notes it where it would refuse another key. */
+    /* OpenSeq2Seq's configs have the key whether it takes effect or not: in them it is noted where
+     * another key is refused (rd_config_refuses). */
     RD_OPT_CARRIED = 2,
     /* Any word is accepted: one that is not among the choices counts as the first choice. */
     RD_OPT_OPEN = 4
@@ -257,6 +257,24 @@ const char *rd_config_unknown(const rd_config *c, int i);
  * source of rd_config_put. For messages of checks made elsewhere. Borrowed. */
 const char *rd_config_where(const rd_config *c, const char *key);
 
+/* Where a value comes from, or what removed it. */
+typedef enum rd_origin {
+    RD_ORIGIN_NONE,        /* nowhere, or the program itself */
+    RD_ORIGIN_FILE,        /* a config */
+    RD_ORIGIN_OPENSEQ2SEQ, /* a config of OpenSeq2Seq: a file with the key "num_gpus" */
+    RD_ORIGIN_RECORD,      /* config.json of a log folder */
+    RD_ORIGIN_SET          /* --set, or a flag */
+} rd_origin;
+rd_origin rd_config_origin(const rd_config *c, const char *key);
+/* Says what becomes of a key that has no effect because its partners (ended by NULL) are set
+ * otherwise. true: the config is refused. false: the key is noted, since
+ *   - it is in config.json of a log folder, which says what a run had;
+ *   - it is an RD_CARRIED key in a config of OpenSeq2Seq;
+ *   - a partner was set or removed later: by --set, or by a config that is based on the key's file;
+ *   - the program itself gave the value; or unknown keys are allowed. */
+bool rd_config_refuses(const rd_config *c, const char *key, const char *const *partners);
+extern const char rd_openseq2seq_sign[]; /* "num_gpus" */
+
 /* Reads a config file and the files that it is based on ("base": "other.json", relative to the
  * file's folder), and appends them to *out as bytes for rd_config_new_of_files. RD_EUSAGE: a file
  * that cannot be read or is no config, a circle. */
@@ -303,9 +321,8 @@ typedef struct rd_option_owner {
  *   - Only the file and --set count: not defaults, not null, not what the program itself put.
  *   - A kind of which nothing is chosen (infer mode without an optimizer, an unknown name) refuses
  *     nothing.
- *   - RD_CARRIED keys, which OpenSeq2Seq's configs have whether they take effect or not, and all
- *     keys of a config that allows unknown keys are noted instead: one line each is added to
- *     *notes. */
+ *   - Keys of a config that allows unknown keys are noted instead: one line each is added to
+ *     *notes. So are RD_CARRIED keys that rd_config_refuses does not refuse. */
 rd_code rd_config_check_owners(const rd_config *c, const rd_option_owner *owners, int n,
                                rd_strbuf *notes, rd_status *st);
 
@@ -327,7 +344,7 @@ void rd_options_help(const rd_option_group *const *groups, int n, FILE *out);
 /* Prints the keys as Markdown tables, for configs/KEYS.md. */
 void rd_options_markdown(const rd_option_group *const *groups, int n, FILE *out);
 /* Returns a JSON schema, draft 2020-12. It lists the owners, and refuses what
- * rd_config_check_owners refuses. The caller owns it and dumps it with JSON_REAL_PRECISION(15).
+ * rd_config_check_owners refuses in one file. The caller owns it and dumps it with JSON_REAL_PRECISION(15).
  * NULL: out of memory. */
 json_t *rd_options_schema(const rd_option_group *const *groups, int n,
                           const rd_option_owner *owners, int n_owners);

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char rd_openseq2seq_sign[] = "num_gpus";
+
 static rd_code config_no_memory(rd_status *st)
 {
     return rd_fail(st, RD_EENV, "out of memory for the config");
@@ -93,8 +95,16 @@ static rd_code check_all(const rd_config *c, const char *key, const json_t *v, c
     return RD_OK;
 }
 
-/* Takes value and where, also on failure. where NULL: out of memory. written: see rd_entry. */
-static rd_code take_value(rd_entry *e, json_t *value, char *where, bool written, rd_status *st)
+/* Who gives a value. */
+typedef struct config_giver {
+    bool written; /* see rd_entry */
+    rd_origin origin;
+    int turn;
+} config_giver;
+static const config_giver by_set = {true, RD_ORIGIN_SET, RD_TURN_LAST};
+
+/* Takes value and where, also on failure. where NULL: out of memory. */
+static rd_code take_value(rd_entry *e, json_t *value, char *where, config_giver by, rd_status *st)
 {
     if (!where) {
         json_decref(value);
@@ -104,7 +114,9 @@ static rd_code take_value(rd_entry *e, json_t *value, char *where, bool written,
     free(e->where);
     e->value = value;
     e->where = where;
-    e->written = written && value;
+    e->written = by.written && value;
+    e->origin = by.origin;
+    e->turn = by.turn;
     return RD_OK;
 }
 
@@ -232,12 +244,13 @@ static rd_code read_key(rd_config *c, const rd_place *p, const json_t *written, 
     snprintf(at, sizeof at, "%s:%" PRId64 ":%" PRId64, c->path, p->line, p->col);
     char *where = strdup(at);
     json_t *mine = json_incref((json_t *)(uintptr_t)v);
+    const config_giver by = {how == RD_RECORDED_SET, c->origin, c->turn};
     if (!e) return unknown_key(c, p->key, mine, where, at, st);
     if (on_base && json_is_null(v)) {
         json_decref(mine);
-        return take_value(e, NULL, where, true, st);
+        return take_value(e, NULL, where, by, st);
     }
-    if (take_value(e, mine, where, how == RD_RECORDED_SET, st) != RD_OK) return st->code;
+    if (take_value(e, mine, where, by, st) != RD_OK) return st->code;
     snprintf(at, sizeof at, "%s:%" PRId64 ":%" PRId64, c->path, p->value_line, p->value_col);
     if (check_all(c, p->key, v, at, st) != RD_OK) return st->code;
     return expand_home(e->o, &e->value, at, st);
@@ -250,6 +263,10 @@ static rd_code config_read_text(rd_config *c, const char *text, size_t n, bool o
     rd_places places;
     RD_TRY(rd_json_load(c->path, text, n, &root, &places, st));
     const bool record = rd_config_is_record(root);
+    c->turn++;
+    c->origin = record                                       ? RD_ORIGIN_RECORD
+                : json_object_get(root, rd_openseq2seq_sign) ? RD_ORIGIN_OPENSEQ2SEQ
+                                                             : RD_ORIGIN_FILE;
     for (int i = 0; i < places.n; i++) {
         const char *key = places.at[i].key;
         const json_t *v = json_object_get(root, key);
@@ -341,7 +358,11 @@ rd_code rd_config_put(rd_config *c, const char *key, json_t *value, const char *
         json_decref(value);
         return st->code;
     }
-    return take_value(e, value, strdup(source), false, st);
+    /* A flag counts as --set does. A value in another spelling stays where it was. */
+    config_giver by = {false, RD_ORIGIN_NONE, 0};
+    if (!strncmp(source, "--", 2)) by = (config_giver){false, RD_ORIGIN_SET, RD_TURN_LAST};
+    if (e->where && !strcmp(source, e->where)) by = (config_giver){false, e->origin, e->turn};
+    return take_value(e, value, strdup(source), by, st);
 }
 
 /* ---- --set ---- */
@@ -397,7 +418,7 @@ rd_code rd_config_set(rd_config *c, const char *assignment, rd_status *st)
         goto done;
     }
     if (e && !strcmp(eq + 1, "null")) {
-        (void)take_value(e, NULL, strdup("--set"), true, st);
+        (void)take_value(e, NULL, strdup("--set"), by_set, st);
         goto done;
     }
     RD_TRY(parse_word(e ? e->o : NULL, eq + 1, at, &v, st));
@@ -408,7 +429,7 @@ rd_code rd_config_set(rd_config *c, const char *assignment, rd_status *st)
     }
     RD_TRY(check_all(c, key, v, at, st));
     RD_TRY(expand_home(e->o, &v, at, st));
-    (void)take_value(e, v, strdup("--set"), true, st);
+    (void)take_value(e, v, strdup("--set"), by_set, st);
     v = NULL;
 done:
     json_decref(v);
@@ -427,6 +448,8 @@ void rd_config_drop(rd_config *c, const char *key)
     e->value = NULL;
     e->where = NULL;
     e->written = false;
+    e->origin = RD_ORIGIN_NONE;
+    e->turn = 0;
 }
 
 bool rd_config_has(const rd_config *c, const char *key)
@@ -459,4 +482,31 @@ const char *rd_config_where(const rd_config *c, const char *key)
     if (e) return e->where ? e->where : e->def ? "default" : "not set";
     const json_t *at = json_object_get(c->unknown_at, key);
     return at ? c->unknown[json_integer_value(at)].where : "not set";
+}
+
+rd_origin rd_config_origin(const rd_config *c, const char *key)
+{
+    const rd_entry *e = rd_config_entry(c, key);
+    return e ? e->origin : RD_ORIGIN_NONE;
+}
+
+/* Is the key one of OpenSeq2Seq, which its configs may have without an effect? */
+static bool config_carried(const rd_config *c, const char *key)
+{
+    for (int i = 0; i < c->n_groups; i++)
+        for (const rd_option *o = c->groups[i]->options; o->key; o++)
+            if (!strcmp(o->key, key) && o->flags & RD_OPT_CARRIED) return true;
+    return false;
+}
+
+bool rd_config_refuses(const rd_config *c, const char *key, const char *const *partners)
+{
+    const rd_entry *e = rd_config_entry(c, key);
+    if (!e || c->allow_unknown) return false;
+    for (int i = 0; partners && partners[i]; i++) {
+        const rd_entry *p = rd_config_entry(c, partners[i]);
+        if (p && p->turn > e->turn) return false;
+    }
+    return e->origin == RD_ORIGIN_SET || e->origin == RD_ORIGIN_FILE ||
+           (e->origin == RD_ORIGIN_OPENSEQ2SEQ && !config_carried(c, key));
 }

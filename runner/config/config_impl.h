@@ -64,15 +64,20 @@ typedef struct rd_entry {
     const rd_option *o; /* borrowed: the first row with this key */
     json_t *def;        /* owned; NULL: no default */
     json_t *value;      /* owned; NULL: not given */
-    char *where;        /* owned; of the value */
+    char *where;        /* owned; of the value, or of what removed it */
     bool written;       /* the value is of the file or --set */
+    rd_origin origin;   /* of the value, or of what removed it */
+    int turn;           /* a later file has a larger one, --set and flags the largest */
 } rd_entry;
+enum { RD_TURN_LAST = 1 << 20 };
 typedef struct rd_unknown {
     char *key, *where; /* owned */
     json_t *value;     /* owned */
 } rd_unknown;
 struct rd_config {
-    char *path;                     /* owned */
+    char *path;                     /* owned; of the file that is read */
+    rd_origin origin;               /* of its keys */
+    int turn;                       /* its number */
     const rd_option_group **groups; /* owned list of borrowed groups */
     int n_groups;
     rd_entry *entry;   /* owned; one per key, in table order */

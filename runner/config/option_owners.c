@@ -104,7 +104,12 @@ rd_code rd_config_check_owners(const rd_config *c, const rd_option_owner *owners
         if (!w) continue;
         name_owners(owners, n, w->kind, key, names, sizeof names);
         const char *chosen = chosen_of(owners, n, w->kind), *verb = verb_of(w->kind);
-        if (c->allow_unknown || owned_row(w, key)->flags & RD_OPT_CARRIED)
+        /* The schedule chooses a policy, too. */
+        const char *const partner[] = {
+            w->kind, strcmp(w->kind, "lr_policy") ? NULL : "piecewise_learning_rate_schedule",
+            NULL};
+        if (c->allow_unknown ||
+            (owned_row(w, key)->flags & RD_OPT_CARRIED && !rd_config_refuses(c, key, partner)))
             rd_strbuf_printf(notes,
                              "%s: '%s' has no effect: it belongs to %s, and this run %s %s\n",
                              e->where, key, names, verb, chosen);

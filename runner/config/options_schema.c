@@ -215,6 +215,16 @@ static bool schema_by_default(const schema_rules *r, const char *kind, const cha
     return !chosen || json_array_append_new(any, schema_absent(kind)) == 0;
 }
 
+/* May a config of OpenSeq2Seq have the key whether it takes effect or not? */
+static bool schema_carried(const schema_rules *r, const char *key)
+{
+    for (int i = 0; i < r->n_owners; i++) {
+        const rd_option *o = schema_owned(&r->owners[i], key);
+        if (o && o->flags & RD_OPT_CARRIED) return true;
+    }
+    return false;
+}
+
 /* Adds the rule of keys[n_keys], which the same owners read. */
 static void schema_rule(schema_rules *r, const char *const *keys, int n_keys)
 {
@@ -222,6 +232,8 @@ static void schema_rule(schema_rules *r, const char *const *keys, int n_keys)
     const char *kinds[MOST_KINDS];
     int n_kinds = 0;
     bool ok = any && none;
+    if (ok && schema_carried(r, keys[0]))
+        ok = json_array_append_new(any, json_pack("{s:[s]}", "required", rd_openseq2seq_sign)) == 0;
     for (int i = 0; i < r->n_owners; i++) {
         bool seen = !schema_owned(&r->owners[i], keys[0]);
         for (int k = 0; k < n_kinds; k++) seen |= !strcmp(kinds[k], r->owners[i].kind);
@@ -244,23 +256,19 @@ static void schema_rule(schema_rules *r, const char *const *keys, int n_keys)
     json_decref(none);
 }
 
-/* Do the same owners read both keys? */
+/* Does the same rule hold for both keys? */
 static bool schema_same_owners(const schema_rules *r, const char *a, const char *b)
 {
     for (int i = 0; i < r->n_owners; i++)
         if (!schema_owned(&r->owners[i], a) != !schema_owned(&r->owners[i], b)) return false;
-    return true;
+    return schema_carried(r, a) == schema_carried(r, b);
 }
 
-/* Returns whether only owners read the key, and a config may not carry it along. */
+/* Returns whether only owners read the key. */
 static bool schema_ruled(const schema_rules *r, const char *key)
 {
     bool owned = false;
-    for (int i = 0; i < r->n_owners; i++) {
-        const rd_option *o = schema_owned(&r->owners[i], key);
-        if (o && o->flags & RD_OPT_CARRIED) return false;
-        owned |= o != NULL;
-    }
+    for (int i = 0; i < r->n_owners; i++) owned |= schema_owned(&r->owners[i], key) != NULL;
     return owned && !schema_common(r, key);
 }
 

@@ -25,7 +25,8 @@ static const rd_option rows[] = {
     RD_OPT_ENUM(T, decoder_type, decoder_type, "\"greedy\"", decoder_types,
                 "beam_search, sampling: in eval and infer mode; any other word: greedy",
                 RD_OTHER_WORDS),
-    RD_OPT_INT(T, beam_width, beam_width, "1", 1, 1000, "number of hypotheses of beam search"),
+    RD_OPT_INT(T, beam_width, beam_width, "1", 1, 1000, "number of hypotheses of beam search",
+               RD_CARRIED),
     RD_OPT_ENUM(T, length_penalty_type, length_penalty_type, "\"openseq2seq\"", forms,
                 "whose score and end of beam search. P: log probability; n: tokens with the end "
                 "token; a: length_penalty; b: length_penalty_const. openseq2seq: P / ((4+n)/6)^a, "
@@ -35,7 +36,7 @@ static const rd_option rows[] = {
     RD_OPT_REAL(T, length_penalty, length_penalty, NULL, 0, 10,
                 "exponent a of the length penalty. Default: openseq2seq and marian 0, sockeye and "
                 "fairseq 1, gnmt 0.6. With openseq2seq, eval mode uses 0",
-                RD_GIVEN(T, has_length_penalty)),
+                RD_GIVEN(T, has_length_penalty), RD_CARRIED),
     RD_OPT_REAL(T, length_penalty_const, length_penalty_const, NULL, 0, 1000,
                 "constant b of the length penalty. Default: sockeye 0, gnmt 5",
                 RD_GIVEN(T, has_length_penalty_const)),
