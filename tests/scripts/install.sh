@@ -33,6 +33,14 @@ bits() { # files of configs/ whose execute bit differs
     done
 }
 expect "fetchers can be executed" 0 "" test -z "$(bits)" -a -x "$share/run_dist/configs/get_en_de"
+# shellcheck disable=SC2016 # the dollar signs are those of the scripts
+parts() { # files that a fetcher starts, and that are not there
+    grep -hoE '(\$here|\$\(dirname "\$0"\))"?/[a-zA-Z0-9_./-]*' "$share"/run_dist/configs/get_* |
+        sed -E 's,^(\$here|\$\(dirname "\$0"\))"?/,,' | while read -r f; do
+        [ -f "$share/run_dist/configs/$f" ] || echo "$f"
+    done
+}
+expect "fetchers find what they start" 0 "" test -z "$(parts)" -a -f "$share/run_dist/configs/tools/novels_text.py"
 for page in run_dist run_dist-vocab run_dist-bpe run_dist-cluster; do
     expect "the man page $page" 0 "^\.TH $page 1\|^\.TH ${page^^} 1" cat "$share/man/man1/$page.1"
 done

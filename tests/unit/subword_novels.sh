@@ -13,7 +13,7 @@ trap 'rm -rf "$work"' EXIT
 novels=${RD_NOVELS:-$work/novels}
 if [ -z "${RD_NOVELS:-}" ] &&
     ! { (cd "$work" && apt-get download -q r-cran-janeaustenr && dpkg-deb -x r-cran-janeaustenr_*.deb package) > "$work/log" 2>&1 &&
-        "$python" tests/support/make_novels.py "$work/package" > "$novels"; }; then
+        "$python" configs/tools/novels_text.py "$work/package" > "$novels"; }; then
     echo "skipped: the package r-cran-janeaustenr cannot be fetched: $(tail -n 1 "$work/log")"
     echo "0 passed, 0 failed, 1 skipped"
     exit 0

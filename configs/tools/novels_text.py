@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
 """Writes the six novels of Jane Austen as one text, from the Debian package r-cran-janeaustenr.
 
     apt-get download r-cran-janeaustenr && dpkg-deb -x r-cran-janeaustenr_*.deb FOLDER
-    python3 tests/support/make_novels.py FOLDER > novels.txt
+    python3 configs/tools/novels_text.py FOLDER > novels.txt
 
 The text has 4,025,028 bytes in 73,422 lines, without an LF behind the last one. Its SHA-256 begins with
 1f48a6d7751aa607. The package stores R objects: each is a length, then a zlib stream with R's XDR serialisation. A
