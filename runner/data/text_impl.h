@@ -1,6 +1,6 @@
 /* text_impl.h -- a parallel text: one side of it in memory (text_side.c), words and their counts
  * (word_counts.c), and what a run needs to turn lines into ids and back (text_kit.c), for
- * datasets/parallel_text.c. */
+ * parallel_impl.h and lm_impl.h. */
 #ifndef RD_TEXT_IMPL_H
 #define RD_TEXT_IMPL_H
 
