@@ -47,6 +47,14 @@ typedef enum rd_length_form {
     RD_LENGTH_FAIRSEQ
 } rd_length_form;
 
+/* What a finished hypothesis gets beside its score, by the rules with a list: coverage times a sum
+ * over the positions of the source. c: the attention that a position has got, summed over the
+ * tokens of the hypothesis, the end token included. */
+typedef enum rd_coverage_form {
+    RD_COVERAGE_GNMT,   /* log(min(c, 1)), with c of at least 1e-30; Wu et al. 2016 */
+    RD_COVERAGE_SUMMARY /* -max(c - 1, 0) */
+} rd_coverage_form;
+
 enum {
     RD_SEARCH_WIDEST = 1024, /* the largest beam_width on a GPU */
     RD_MOST_BARRED = 4
@@ -77,7 +85,10 @@ typedef struct rd_search_rules {
     int64_t n_best;     /* hypotheses to return for each sentence, at most beam_width; 0: 1 */
     rd_length_form form;
     double length_penalty, length_const;
-    int64_t min_length; /* number of tokens before the end token is allowed */
+    double coverage; /* 0: none */
+    rd_coverage_form coverage_form;
+    const int64_t *source; /* [n] positions of each source, borrowed; NULL: there is no coverage */
+    int64_t min_length;    /* number of tokens before the end token is allowed */
     /* A source of n tokens gives at most factor * n + offset tokens. Both 0: 2 n. */
     double max_length_factor;
     int64_t max_length_offset;
@@ -109,12 +120,13 @@ typedef enum rd_decode_dtype { RD_DECODE_FLOAT32, RD_DECODE_INT8 } rd_decode_dty
 typedef struct rd_search_keys {
     rd_decoder_type decoder_type;
     rd_length_form length_penalty_type;
+    rd_coverage_form coverage_penalty_type;
     int64_t beam_width, min_length, max_length_offset;
     int64_t nbest, shortlist_k, sampling_top_k;
     const char *shortlist_file; /* NULL or "": none */
     rd_output_format output_format;
     rd_decode_dtype decode_dtype;
-    double length_penalty, length_penalty_const, max_length_factor;
+    double length_penalty, length_penalty_const, coverage_penalty, max_length_factor;
     double sampling_temperature, sampling_top_p;
     bool has_length_penalty, has_length_penalty_const, bar_unk, has_bar_unk, has_output_format;
 } rd_search_keys;
@@ -155,6 +167,10 @@ typedef struct rd_search_best {
     bool order_only;
     /* The first token is drawn, and may be the end token; there are no others. NULL: none is. */
     const rd_search_draw *draw;
+    /* [rows, longest] in host memory: the attention that each position of the source gets from the
+     * token that follows. NULL: it is not wanted. */
+    float *attention;
+    int64_t longest; /* positions of the longest source */
 } rd_search_best;
 /* Fills rows [first, first + n) of out from their logits [n, V]. Destroys the logits. */
 void rd_search_best_rows(const rd_search_best *out, int64_t first, int64_t n, int64_t V,

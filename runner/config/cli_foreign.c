@@ -217,6 +217,7 @@ static const foreign_flag foreign[] = {
     {"valid_freq", "eval_frequency", NULL},
     /* OpenNMT-py */
     {"alpha", "length_penalty", NULL},
+    {"beta", "coverage_penalty", NULL},
     {"dec_layers", "decoder_layers", NULL},
     {"enc_layers", "encoder_layers", NULL},
     {"heads", "n_heads", NULL},

@@ -33,6 +33,7 @@ typedef struct stepper {
     unsigned char *kernel_rows; /* the copy that kernels read */
     float *x, *y, *z, *tc, *m, *qp, *al;
     rd_search_found found;
+    float *attention;     /* [most, max_len] al in host memory; NULL: it is not wanted */
     const float *factor;  /* of W_out, in this step */
     bool started;         /* the first step is done */
     rd_short_output *few; /* logits of a shortlist; NULL: of all tokens */
@@ -113,6 +114,20 @@ static rd_code decoder_step_logits(void *ctx, int64_t first, int64_t n, float *l
     return rd_mul_rows(&s->cell[0], s->W_out, 0, X, n, s->factor + first * X, logits, false, st);
 }
 
+/* Copies the attention of n rows to out->attention. */
+static rd_code decoder_step_attention(stepper *s, int64_t n, const int64_t *sentence,
+                                      const rd_search_best *out, rd_status *st)
+{
+    const int64_t ld = s->at.max_len;
+    RD_TRY(rd_backend_download(s->at.be, s->attention, s->al, (size_t)(n * ld) * sizeof(float),
+                               st));
+    for (int64_t i = 0; i < n; i++)
+        memcpy(out->attention + i * out->longest, s->attention + i * ld,
+               (size_t)s->len[sentence[i]] * sizeof(float));
+done:
+    return st->code;
+}
+
 static rd_code decoder_step(void *ctx, int64_t n, const int32_t *ids, const int64_t *parent,
                             const int64_t *sentence, const rd_search_best *out, rd_status *st)
 {
@@ -145,6 +160,7 @@ static rd_code decoder_step(void *ctx, int64_t n, const int32_t *ids, const int6
         if (l + 1 == in_loop)
             RD_TRY(rd_attention_step(&s->at, n, 0, cur, s->qp, s->al, s->now.ctx, NULL, 0, 0, st));
     }
+    if (out->attention) RD_TRY(decoder_step_attention(s, n, sentence, out, st));
     s->started = true;
     s->factor = d->style == RD_DEC_WRAPPED ? s->now.ctx : cur;
     if (s->few)
@@ -199,6 +215,7 @@ rd_code rd_decoder_search(rd_tape *t, rd_decoder *d, rd_params *ps, int64_t n, r
     rd_arena *a = rd_tape_arena(t), *dev = rd_tape_device_arena(t), *own = NULL, *scratch = dev;
     rd_backend *be = rd_tape_backend(t);
     const int64_t width = rules->beam_width < 1 ? 1 : rules->beam_width;
+    rd_search_rules with_source = *rules;
     stepper *s;
     int64_t *limit;
     RD_TRY(rd_tape_check(t, st));
@@ -246,10 +263,14 @@ rd_code rd_decoder_search(rd_tape *t, rd_decoder *d, rd_params *ps, int64_t n, r
     }
     RD_TRY(decoder_step_allocate(s, a, dev, n * width + RD_SLACK_ROWS, max_len,
                                  rd_search_best_n(rules, d->V), st));
+    with_source.source = len;
+    if (rules->coverage > 0.0)
+        RD_TRY(rd_arena_get(a, (size_t)(n * width * max_len + 1) * sizeof(float), &s->attention,
+                            st));
     RD_TRY(rd_attention_begin(&s->at, dev, st));
     RD_TRY(rd_arena_get(a, (size_t)(n + 1) * sizeof *limit, &limit, st));
     for (int64_t i = 0; i < n; i++) limit[i] = rd_search_limit(rules, len[i]);
-    RD_TRY(rd_search(a, n, limit, d->V, START, END, rules, decoder_step, s, out, st));
+    RD_TRY(rd_search(a, n, limit, d->V, START, END, &with_source, decoder_step, s, out, st));
 done:
     rd_arena_free(own);
     return st->code;

@@ -225,6 +225,8 @@ typedef struct searched {
     int64_t n;  /* number of hypotheses in b */
     int64_t n_listed;
     int64_t limit;
+    int64_t source;        /* positions of the source */
+    float *cover, *cover2; /* [W, source] of b, and of the next beam; NULL: no coverage */
     bool ended;
     bool odd; /* logits were not finite */
 } searched;
@@ -342,20 +344,64 @@ done:
     return st->code;
 }
 
+/* ---- coverage ---- */
+
+/* Adds the attention of this step to what the positions of the source have got. */
+static void search_cover(searched *q, const rd_search_best *rows)
+{
+    for (int64_t k = 0; k < q->n; k++) {
+        const float *a = rows->attention + q->b[k].row * rows->longest;
+        float *c = q->cover + k * q->source;
+        for (int64_t j = 0; j < q->source; j++) c[j] += a[j];
+    }
+}
+
+/* Returns the coverage penalty of hypothesis k, which is at most 0. */
+static double search_coverage(const search *s, const searched *q, int64_t k)
+{
+    const float *c = q->cover + k * q->source;
+    double sum = 0.0;
+    for (int64_t j = 0; j < q->source; j++) {
+        const double got = (double)c[j];
+        if (s->rules->coverage_form == RD_COVERAGE_SUMMARY)
+            sum -= got > 1.0 ? got - 1.0 : 0.0;
+        else if (got < 1.0)
+            sum += log(got > 1e-30 ? got : 1e-30);
+    }
+    return s->rules->coverage * sum;
+}
+
+/* Allocates the coverage of all hypotheses, and the attention of a step. */
+static rd_code prepare_coverage(search *s, searched *of, int64_t n, rd_search_best *found,
+                                rd_status *st)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const size_t bytes = (size_t)(s->W * s->rules->source[i] + 1) * sizeof(float);
+        of[i].source = s->rules->source[i];
+        found->longest = of[i].source > found->longest ? of[i].source : found->longest;
+        RD_TRY(rd_arena_zero(s->a, bytes, &of[i].cover, st));
+        RD_TRY(rd_arena_zero(s->a, bytes, &of[i].cover2, st));
+    }
+    RD_TRY(rd_arena_zero(s->a, (size_t)(n * s->W * found->longest + 1) * sizeof(float),
+                         &found->attention, st));
+done:
+    return st->code;
+}
+
 /* Puts a finished hypothesis on the list. Of equal scores the earlier one comes first. */
 static void put_on_list(search *s, searched *q, const candidate *c)
 {
     const beam *from = &q->b[c->k];
     if (q->n_listed == s->W) return;
     beam b = {.logp = c->logp, .finished = true, .length = from->length, .last = from->last};
-    b.score = score_of(s, b.logp, b.length);
+    b.score = score_of(s, b.logp, b.length) + (q->cover ? search_coverage(s, q, c->k) : 0.0);
     int64_t i = q->n_listed++;
     for (; i > 0 && b.score > q->list[i - 1].score; i--) q->list[i] = q->list[i - 1];
     q->list[i] = b;
 }
 
-/* Can no unfinished hypothesis reach the n_best-th of the list? Log probabilities only fall, and
- * the length penalty only grows. */
+/* Can no unfinished hypothesis reach the n_best-th of the list? Log probabilities only fall, the
+ * length penalty only grows, and no coverage penalty is above 0. */
 static bool list_is_final(const search *s, const searched *q)
 {
     const int64_t n = rd_search_n_best(s->rules);
@@ -376,6 +422,7 @@ static rd_code extend_list(search *s, searched *q, const rd_search_best *rows, r
     const bool ends_count = s->rules->form != RD_LENGTH_GNMT;
     const int64_t W = shrinks ? s->W - q->n_listed : s->W;
     int64_t n_words = 0, n_ends = 0, taken = 0;
+    if (q->cover) search_cover(q, rows);
     for (int64_t k = 0; k < q->n; k++) {
         const beam *b = &q->b[k];
         const double ended = b->logp + (double)rows->end_logp[b->row];
@@ -400,7 +447,13 @@ static rd_code extend_list(search *s, searched *q, const rd_search_best *rows, r
         s->next[i] = (beam){
             .logp = c->logp, .score = c->score, .row = from->row, .length = from->length + 1};
         RD_TRY(add_node(s, from->last, c->id, &s->next[i].last, st));
+        if (q->cover)
+            memcpy(q->cover2 + i * q->source, q->cover + c->k * q->source,
+                   (size_t)q->source * sizeof *q->cover);
     }
+    float *swap = q->cover;
+    q->cover = q->cover2;
+    q->cover2 = swap;
     memcpy(q->b, s->next, (size_t)n_words * sizeof *q->b);
     q->n = n_words;
     q->ended = q->n == 0 || q->n_listed == s->W || list_is_final(s, q);
@@ -531,6 +584,8 @@ rd_code rd_search(rd_arena *a, int64_t n_sentences, const int64_t *limit, int64_
         of[i].b[0] = (beam){.last = -1};
         longest = limit[i] > longest ? limit[i] : longest;
     }
+    if (rules->coverage > 0.0 && rules->source && has_list(rules) && !rules->samples)
+        RD_TRY(prepare_coverage(&s, of, n_sentences, &found, st));
     RD_TRY(rd_arena_get(a, (size_t)(longest + 2) * sizeof *s.penalty, &s.penalty, st));
     for (int64_t i = 0; i < longest + 2; i++) s.penalty[i] = length_penalty(rules, i);
     for (;; s.t++) {

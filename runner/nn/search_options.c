@@ -12,6 +12,8 @@ static const char *const forms[] = {[RD_LENGTH_OPENSEQ2SEQ] = "openseq2seq",
                                     [RD_LENGTH_MARIAN] = "marian",
                                     [RD_LENGTH_FAIRSEQ] = "fairseq",
                                     NULL};
+static const char *const coverages[] = {
+    [RD_COVERAGE_GNMT] = "gnmt", [RD_COVERAGE_SUMMARY] = "summary", NULL};
 static const char *const formats[] = {[RD_FORMAT_TEXT] = "text",
                                       [RD_FORMAT_NBEST] = "nbest",
                                       [RD_FORMAT_JSON] = "json",
@@ -40,6 +42,12 @@ static const rd_option rows[] = {
     RD_OPT_REAL(T, length_penalty_const, length_penalty_const, NULL, 0, 1000,
                 "constant b of the length penalty. Default: sockeye 0, gnmt 5",
                 RD_GIVEN(T, has_length_penalty_const)),
+    RD_OPT_REAL(T, coverage_penalty, coverage_penalty, "0", 0, 10,
+                "weight of the coverage penalty, which a finished hypothesis of beam search gets: "
+                "with length_penalty_type gnmt, fairseq or marian. GNMT: 0.2; 0: none"),
+    RD_OPT_ENUM(T, coverage_penalty_type, coverage_penalty_type, "\"gnmt\"", coverages,
+                "what coverage_penalty weighs, summed over the source. c: the attention that a "
+                "source token has got in all. gnmt: log(min(c, 1)); summary: -max(c - 1, 0)"),
     RD_OPT_INT(T, min_length, min_length, "0", 0, 65534,
                "number of tokens that a translation has at least"),
     RD_OPT_REAL(T, max_length_factor, max_length_factor, "2", 0, 1000,
@@ -101,6 +109,8 @@ rd_code rd_search_rules_of(const rd_search_keys *k, bool bars_unk, rd_search_rul
                              .length_const = k->has_length_penalty_const ? k->length_penalty_const
                                              : form == RD_LENGTH_GNMT    ? 5.0
                                                                          : 0.0,
+                             .coverage = beam ? k->coverage_penalty : 0.0,
+                             .coverage_form = k->coverage_penalty_type,
                              .min_length = k->min_length,
                              .max_length_factor = k->max_length_factor,
                              .max_length_offset = k->max_length_offset,
@@ -116,6 +126,11 @@ rd_code rd_search_rules_of(const rd_search_keys *k, bool bars_unk, rd_search_rul
         return rd_fail(st, RD_EUSAGE,
                        "max_length_factor and max_length_offset are both 0, so each translation is "
                        "empty; give one of them");
+    if (k->coverage_penalty > 0.0 && (form == RD_LENGTH_OPENSEQ2SEQ || form == RD_LENGTH_SOCKEYE))
+        return rd_fail(st, RD_EUSAGE,
+                       "coverage_penalty %g needs length_penalty_type gnmt, fairseq or marian, but "
+                       "it is %s; add --set length_penalty_type=gnmt",
+                       k->coverage_penalty, forms[form]);
     if (k->nbest > out->beam_width)
         return rd_fail(st, RD_EUSAGE,
                        "nbest %" PRId64 " needs a beam that is as wide, but beam_width is %" PRId64

@@ -11,6 +11,7 @@
 #include "rd/transformer_layers.h"
 #include "search_found.h"
 #include "transformer_blocks.h"
+#include "transformer_coverage.h"
 #include "rd/cell.h"
 #include <inttypes.h>
 #include <string.h>
@@ -47,6 +48,8 @@ typedef struct tf_stepper {
     rd_search_found found;
     const float *factor;  /* (n, d) of the output table, in this step */
     rd_short_output *few; /* logits of a shortlist; NULL: of all tokens */
+    rd_tf_cover *cover;   /* attention of the last layer; NULL: it is not wanted */
+    const rd_var *query;  /* (n, d) queries of the memory in the last layer, in this step */
 } tf_stepper;
 
 /* ---- the rows of tokens ---- */
@@ -215,6 +218,7 @@ static rd_var *search_layers(tf_stepper *s, int64_t n, int64_t base, const rd_tf
         const rd_tf_layer *y = &stack->layer[l];
         x = s->state ? search_ssru(s, l, rows, x) : search_attention(s, l, &self, base, rows, x);
         rd_var *q = rd_tf_queries(s->t, c, &y->memory, x);
+        s->query = q;
         x = rd_tf_attended(s->t, c, &y->memory, rows, 0, x,
                            rd_op_attend(s->t, &memory, q, s->memory_keys[l]));
         x = rd_tf_ff_apply(s->t, c, &y->ff, rows, 0, x);
@@ -249,6 +253,7 @@ static rd_code tf_step(void *ctx, int64_t n, const int32_t *ids, const int64_t *
     RD_TRY(rd_tape_check(s->t, st));
     s->tokens = at + 1;
     s->factor = x->v;
+    if (out->attention) RD_TRY(rd_tf_cover_step(s->cover, n, s->query->v, sentence, out, st));
     if (s->few)
         RD_TRY(rd_short_output_best(s->few, n, s->factor, sentence, out, st));
     else
@@ -320,6 +325,7 @@ rd_code rd_tf_search(rd_tape *t, const rd_tf_decoder *d, rd_var *memory, const r
 {
     const int64_t width = rules->beam_width < 1 ? 1 : rules->beam_width, n = of->n;
     tf_stepper *s;
+    rd_search_rules with_source = *rules;
     int64_t *limit, longest = 0;
     RD_TRY(rd_tape_check(t, st));
     RD_TRY(rd_arena_zero(rd_tape_arena(t), sizeof *s, &s, st));
@@ -351,9 +357,14 @@ rd_code rd_tf_search(rd_tape *t, const rd_tf_decoder *d, rd_var *memory, const r
                                        .temperature = 1.0f};
         RD_TRY(rd_short_output_new(s->a, s->be, &table, n, sets, n * width, &s->few, st));
     }
+    with_source.source = of->len;
+    if (rules->coverage > 0.0)
+        RD_TRY(rd_tf_cover_new(s->a, s->be, &d->stack->c, s->memory_keys[d->stack->n_layers - 1],
+                               of, n * width, &s->cover, st));
     RD_TRY(search_allocate(s, n * width + RD_SLACK_ROWS, longest,
                            rd_search_best_n(rules, d->n_classes), st));
-    RD_TRY(rd_search(s->a, n, limit, d->n_classes, d->start, d->end, rules, tf_step, s, out, st));
+    RD_TRY(rd_search(s->a, n, limit, d->n_classes, d->start, d->end, &with_source, tf_step, s, out,
+                     st));
 done:
     return st->code;
 }

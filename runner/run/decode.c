@@ -77,6 +77,11 @@ rd_code decode_config(rd_run *r, const rd_dataset *d, rd_decode_config *out, rd_
     /* All ranks have the same keys, and fail alike. */
     RD_TRY(rd_config_read(r->keys, &rd_group_search, r->mode, keys, st));
     if (!infer) keys->nbest = 1;
+    if (keys->coverage_penalty > 0.0 && r->model->continues)
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: 'coverage_penalty' is for translation: the model '%s' has no source; "
+                       "remove it",
+                       rd_config_where(r->keys, "coverage_penalty"), r->model->name);
     RD_TRY(rd_search_rules_of(keys, r->model->bars_unk, &out->search, st));
     if (!infer && keys->length_penalty_type == RD_LENGTH_OPENSEQ2SEQ)
         out->search.length_penalty = 0.0; /* as the original did */

@@ -30,6 +30,8 @@ static const char *const of_decoding[] = {"beam_width",     "bpe_used", "decoder
                                           "print_unk",      NULL};
 /* Keys of decoding that older manifests lack: they count where the config has them. */
 static const char *const of_search[] = {"bar_unk",
+                                        "coverage_penalty",
+                                        "coverage_penalty_type",
                                         "decode_dtype",
                                         "length_penalty_const",
                                         "length_penalty_type",

@@ -2,7 +2,7 @@
  * float64.
  *
  * The cases of seq2seq are every legal cell x encoder x attention, those of transformer its forms.
- * Compared are the loss, gradients, ten Adam updates, greedy and beam search. README.md of this
+ * Compared are the loss, gradients, ten Adam updates, searches and coverage penalties. README.md of this
  * folder describes the cases and how they were made. With RD_TEST_DEVICE=cuda all runs on a GPU.
  *
  * Tolerances:
@@ -284,6 +284,42 @@ static void test_search(void **state)
     close_case(f);
 }
 
+/* The coverage penalty of greedy search is that of coverage.json. */
+static void test_coverage(void **state)
+{
+    rd_status st = {0};
+    fixture *f = open_case(*state);
+    json_t *all = json_load_file(FOLDER "/coverage.json", 0, NULL);
+    const json_t *rows = json_object_get(all, *state);
+    rd_decoded out[MOST_ROWS];
+    double plain[MOST_ROWS];
+    set_params(f, info_number(f, "decode_scale"));
+    assert_int_equal(json_array_size(rows), f->batch.n);
+    for (int k = -1; k < 2; k++) { /* without coverage, then both forms */
+        const rd_decode_config c = {
+            .search = {.beam_width = 1,
+                       .form = RD_LENGTH_GNMT,
+                       .coverage = k < 0 ? 0.0 : 0.5,
+                       .coverage_form = k == 1 ? RD_COVERAGE_SUMMARY : RD_COVERAGE_GNMT}};
+        rd_tape_reset(f->tape, false, false);
+        must_do(f->def->decode(f->model, f->tape, &f->batch, &c, out, &st), &st);
+        for (int64_t i = 0; i < f->batch.n; i++) {
+            if (k < 0) {
+                plain[i] = out[i].score;
+                continue;
+            }
+            const double sum =
+                json_number_value(json_array_get(json_array_get(rows, (size_t)i), (size_t)k));
+            const double want = k == 1 ? -sum / 2.0 : sum / 2.0, got = out[i].score - plain[i];
+            if (!(fabs(got - want) <= 1e-4 + 1e-4 * fabs(want)))
+                fail_msg("form %d, sentence %lld: coverage penalty %.9g, want %.9g", k,
+                         (long long)i, got, want);
+        }
+    }
+    json_decref(all);
+    close_case(f);
+}
+
 static int by_name(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
@@ -306,7 +342,7 @@ static int list_cases(const char *folder, char (*name)[128])
 
 static void make_tests(test_list *l)
 {
-    static char title[6 * MOST_CASES][160], name[2 * MOST_CASES][128];
+    static char title[8 * MOST_CASES][160], name[2 * MOST_CASES][128];
     const char *names[2 * MOST_CASES];
     const int n_seq2seq = list_cases("seq2seq", name),
               n = n_seq2seq + list_cases("transformer", name + n_seq2seq);
@@ -325,9 +361,10 @@ static void make_tests(test_list *l)
         CMUnitTestFunction fn;
     } kinds[] = {{"loss and gradients", test_gradients},
                  {"ten Adam steps", test_adam},
-                 {"greedy and beam search", test_search}};
+                 {"greedy and beam search", test_search},
+                 {"coverage penalty", test_coverage}};
     for (int i = 0; i < n; i++)
-        for (int w = 0; w < 3; w++, k++) {
+        for (int w = 0; w < 4; w++, k++) {
             snprintf(title[k], sizeof title[k], "%.100s: %s", names[i], kinds[w].what);
             add_test(l, title[k], kinds[w].fn, names[i]);
         }

@@ -100,8 +100,8 @@ class Model:
             score = p["attention/g"] * (np.tanh(keys + q @ p["attention/query_kernel"] + p["attention/b"]) @ unit)
         else:
             score = np.tanh(keys + q @ p["attention/query_kernel"]) @ p["attention/v"]
-        a = np.exp(log_softmax(score))
-        return a @ memory
+        self.attention = np.exp(log_softmax(score))     # of the last step
+        return self.attention @ memory
 
     def start(self, memory):
         return [cell.start() for cell in self.dec], np.zeros(memory.shape[1], memory.dtype)

@@ -52,12 +52,15 @@ class Model:
         return y + self.w[at + "_bias"] if at + "_bias" in self.w else y
 
     def heads(self, q, k, v, causal):
-        h, out = self.c["n_heads"], []
+        h, out, last = self.c["n_heads"], [], []
         for qh, kh, vh in zip(np.split(q, h, 1), np.split(k, h, 1), np.split(v, h, 1)):
             for i in range(len(q)):
                 n = i + 1 if causal else len(k)
                 s = kh[:n] @ qh[i] / math.sqrt(qh.shape[1])
-                out.append(np.exp(log_softmax(s)) @ vh[:n])
+                p = np.exp(log_softmax(s))
+                out.append(p @ vh[:n])
+            last.append(p)
+        self.attention = np.mean(last, 0)   # of the last row; the last call is that of the decoder's last layer
         return np.stack(out).reshape(h, len(q), -1).transpose(1, 0, 2).reshape(len(q), -1).astype(q.dtype)
 
     def block(self, at, x, f):

@@ -18,13 +18,14 @@ args[greedy]="--set decoder_type=greedy"
 args[original]="--beam_width=4 --set length_penalty=1.0 --nbest=3 --output_format=json"
 args[sockeye]="--beam_width=4 --set length_penalty_type=sockeye --nbest=4"
 args[gnmt]="--beam_width=4 --set length_penalty_type=gnmt --nbest=2 --output_format=json"
+args[covered]="--beam_width=4 --set length_penalty_type=gnmt --set coverage_penalty=0.3 --output_format=json"
 args[marian]="--beam_width=4 --set length_penalty_type=marian --set length_penalty=0.6 --set bar_unk=true"
 args[fairseq]="--beam_width=4 --set length_penalty_type=fairseq --nbest=4 --set min_length=3"
 awk 'BEGIN { for (i = 97; i < 103; i++) printf "%c\t%c\t-0.5\n", i, i; print "q\ta\t-1" }' > same.lex
 for s in a b c d e f; do for t in a b c d e f; do printf '%s\t%s\t0.1\n' $s $t; done; done > all.lex
 args[short]="--beam_width=3 --set shortlist_file=same.lex --set length_penalty_type=gnmt --output_format=json"
 args[drawn]="--set decoder_type=sampling --set sampling_top_p=0.9 --set sampling_top_k=5 --seed=7 --output_format=json"
-for name in greedy original sockeye gnmt marian fairseq short drawn; do
+for name in greedy original sockeye gnmt covered marian fairseq short drawn; do
     # shellcheck disable=SC2086 # several words
     {
         infer 1 ${args[$name]} > $name.want
@@ -48,7 +49,7 @@ done
 { head -n 20 in.txt; sleep 0.5; tail -n +21 in.txt; } |
     infer 2 ${args[drawn]} --input=- --set infer_batch_size=1 > drawn.6
 expect "drawn: the same bytes in two parts" 0 "" cmp drawn.want drawn.6
-for a in greedy original sockeye gnmt marian short drawn; do
+for a in greedy original sockeye gnmt covered marian short drawn; do
     expect "$a differs from fairseq" 1 "" cmp -s $a.want fairseq.want
 done
 
@@ -131,6 +132,9 @@ expect "an unknown form" 2 "output_format" wrong --output_format=xml
 printf 'a\tb\t0.5\nb c 0.1\n' > bad.lex
 expect "a wrong line of a lexicon" 5 "bad.lex:2: a lexicon's line is: source word, TAB" wrong --set shortlist_file=bad.lex
 expect "a lexicon that is not there" 5 "none.lex" wrong --set shortlist_file=none.lex
+expect "coverage with another rule" 2 "coverage_penalty 0.2 needs length_penalty_type gnmt, fairseq or marian, but it is sockeye" \
+    wrong --beam_width=2 --set length_penalty_type=sockeye --set coverage_penalty=0.2
+expect "coverage below 0" 2 "coverage_penalty" wrong --set coverage_penalty=-1
 expect "no length" 2 "both 0" wrong --set max_length_factor=0
 expect "the speed is printed" 0 "64 lines in .*, [0-9,]* words, [0-9,]* words/s" sh -c "$(printf '%q ' "$PROG") \
     --config_file=toy.json --logdir=one --mode=infer --input=in.txt 2>&1 > out.txt"

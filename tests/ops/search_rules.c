@@ -22,6 +22,8 @@ typedef struct rule_case {
     double a, b;
     int64_t min;
     int n_barred;
+    double cover;
+    rd_coverage_form cover_form;
     struct {
         int64_t n;
         rule_hypothesis best[TOP];
@@ -38,6 +40,18 @@ static uint32_t mixed(uint32_t prefix, uint32_t token)
     x ^= x >> 15;
     x *= 3266489917u;
     return x ^ x >> 16;
+}
+
+/* Eighths of each position of the source; see attention() of the script. */
+static void attend(uint32_t prefix, int64_t n, float *to)
+{
+    for (int64_t i = 0; i < n; i++) to[i] = 0.0f;
+    for (uint32_t i = 0; i < 8; i++) to[mixed(prefix, 100 + i) % (uint32_t)n] += 0.125f;
+}
+
+static int64_t source_len(int64_t sentence)
+{
+    return 1 + sentence % 4;
 }
 
 typedef struct model {
@@ -67,6 +81,9 @@ static rd_code model_step(void *ctx, int64_t n, const int32_t *ids, const int64_
         }
         /* These log probabilities do not add up to 1: as logits they count as they are. */
         own.order_only = true;
+        if (out->attention)
+            attend(m->prefix[i], source_len(sentence[i] + m->sentence),
+                   out->attention + i * out->longest);
         rd_search_best_rows(&own, i, 1, m->V, logits);
     }
     m->n_steps++;
@@ -82,7 +99,9 @@ static rd_search_rules rules_of(const rule_case *c)
                          .length_const = c->b,
                          .min_length = c->min,
                          .barred = {0, 1, 3},
-                         .n_barred = c->n_barred};
+                         .n_barred = c->n_barred,
+                         .coverage = c->cover,
+                         .coverage_form = c->cover_form};
     return r;
 }
 
@@ -102,6 +121,9 @@ static void test_rules(void **state)
     rd_status st = {0};
     rd_arena *a;
     rd_hypothesis out[SENTENCES * TOP];
+    int64_t source[SENTENCES];
+    for (int64_t i = 0; i < SENTENCES; i++) source[i] = source_len(i);
+    r.source = source;
     must_do(rd_arena_new(4096, &a, &st), &st);
     for (int unscored = 0; unscored < 2; unscored++) {
         model m = {.c = c, .V = c->V};
@@ -117,6 +139,7 @@ static void test_rules(void **state)
     for (int64_t i = 0; i < SENTENCES; i++) { /* alone as among others */
         model m = {.c = c, .V = c->V, .sentence = (uint32_t)i};
         r.unscored = false;
+        r.source = &source[i];
         must_do(rd_search(a, 1, &limits[i], c->V, 1, END, &r, model_step, &m, out, &st), &st);
         assert_true(m.n_steps <= limits[i] + 1);
         check_hypothesis(out, &c->want[i].best[0], true);
@@ -245,6 +268,24 @@ static const keys_row keys_rows[] = {
      14,
      0},
     {"no length", {BEAM}, 0, "both 0", 0, 0, 0, 0, 0},
+    {"coverage of a beam whose finished hypotheses stay",
+     {BEAM, FACTOR, .coverage_penalty = 0.2},
+     0,
+     "needs length_penalty_type gnmt, fairseq or marian, but it is openseq2seq",
+     0,
+     0,
+     0,
+     0,
+     0},
+    {"coverage",
+     {BEAM, FACTOR, .coverage_penalty = 0.2, .length_penalty_type = RD_LENGTH_GNMT},
+     0,
+     NULL,
+     0.6,
+     5,
+     5,
+     14,
+     0},
     {"a list wider than the beam",
      {.decoder_type = RD_DECODER_BEAM_SEARCH, .beam_width = 2, .nbest = 3, FACTOR},
      0,
@@ -292,6 +333,7 @@ static void test_keys(void **state)
     must(&st);
     assert_true(rules.length_penalty == r->penalty);
     assert_true(rules.length_const == r->constant);
+    assert_true(rules.coverage == r->keys.coverage_penalty);
     assert_int_equal(rules.beam_width, r->width);
     assert_int_equal(rd_search_limit(&rules, 7), r->limit);
     assert_int_equal(rules.n_barred, r->n_barred);

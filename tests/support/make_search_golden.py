@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""make_search_golden.py -- searches of a made-up model by the rules of Sockeye, GNMT, Marian and fairseq.
+"""make_search_golden.py -- searches of a made-up model by the rules of Sockeye, GNMT, Marian and fairseq, some with the
+coverage penalties of GNMT (Wu et al. 2016) and OpenNMT-py.
 
     tests/support/make_search_golden.py > tests/ops/search_golden.inc
 
 Each search here sees the log probability of every token, keeps whole token lists, and never stops early. Needs no
 module. The model is a hash of the sentence and its tokens; its log probabilities are multiples of 1/16, so all sums
-are exact and many are equal.
+are exact and many are equal. So is its attention: eighths of the sentence's source of 1 to 4 positions.
 """
+from math import log
+
 MASK = 0xFFFFFFFF
 END = 2
 
@@ -47,6 +50,27 @@ def score(case, total, n):
         return total
     return total / {"sockeye": lambda: (b + n) ** a / (b + 1) ** a, "gnmt": lambda: ((b + n) / (b + 1)) ** a,
                     "marian": lambda: n ** a, "fairseq": lambda: n ** a}[case["form"]]()
+
+
+def attention(sentence, tokens):
+    """Eighths of each position of the source, for the token that follows."""
+    n = 1 + sentence % 4
+    parts = [0] * n
+    for i in range(8):
+        parts[mixed(prefix_of(sentence, tokens), 100 + i) % n] += 1
+    return [x / 8 for x in parts]
+
+
+def coverage(case, sentence, tokens):
+    """The penalty of a hypothesis with its end token, times its weight."""
+    if not case["cover"]:
+        return 0.0
+    total = [0.0] * (1 + sentence % 4)
+    for k in range(len(tokens) + 1):
+        total = [t + a for t, a in zip(total, attention(sentence, tokens[:k]))]
+    if case["cover_form"] == "summary":
+        return -case["cover"] * (sum(max(t, 1.0) for t in total) - len(total))
+    return case["cover"] * sum(log(max(min(t, 1.0), 1e-30)) for t in total)
 
 
 def sockeye(case, sentence, limit):
@@ -90,7 +114,7 @@ def with_list(case, sentence, limit):
             ends = [f for f in found if f[2] == END and f[:3] < last]
         for minus, _, _, tokens in ends:
             if len(listed) < W:
-                listed.append((score(case, -minus, len(tokens) + 1), tokens))
+                listed.append((score(case, -minus, len(tokens) + 1) + coverage(case, sentence, tokens), tokens))
         beam = [(-minus, tokens + [v]) for minus, _, v, tokens in words[:W]]
     return sorted(listed, key=lambda h: -h[0])
 
@@ -110,6 +134,10 @@ CASES = [
     dict(form="fairseq", W=5, a=0, b=0, V=30, levels=70, end=1),
     dict(form="fairseq", W=4, a=2, b=0, V=20, levels=50, end=1, min=2, barred=[0, 1, 3]),
     dict(form="gnmt", W=9, a=1, b=5, V=5, levels=6, end=3),
+    dict(form="gnmt", W=4, a=0.6, b=5, V=9, levels=4, end=1, cover=0.2),
+    dict(form="gnmt", W=5, a=0, b=5, V=12, levels=9, end=1, cover=2, cover_form="summary"),
+    dict(form="fairseq", W=6, a=1, b=0, V=20, levels=50, end=1, cover=0.5),
+    dict(form="marian", W=5, a=0.6, b=0, V=9, levels=5, end=1, cover=1, min=2),
 ]
 SENTENCES, LIMITS = 10, [1, 2, 3, 4, 5, 6, 7, 8, 9, 12]
 
@@ -118,9 +146,13 @@ print("static const rule_case rule_cases[] = {")
 for case in CASES:
     case.setdefault("min", 0)
     case.setdefault("barred", [])
-    print('    {"%s, beam %d, a %g", RD_LENGTH_%s, %d, %d, %d, %d, %g, %g, %d, %d,'
-          % (case["form"], case["W"], case["a"], case["form"].upper(), case["V"], case["W"], case["levels"],
-             case["end"], case["a"], case["b"], case["min"], len(case["barred"])))
+    case.setdefault("cover", 0)
+    case.setdefault("cover_form", "gnmt")
+    what = ", coverage %g" % case["cover"] if case["cover"] else ""
+    print('    {"%s, beam %d, a %g%s", RD_LENGTH_%s, %d, %d, %d, %d, %g, %g, %d, %d, %g, RD_COVERAGE_%s,'
+          % (case["form"], case["W"], case["a"], what, case["form"].upper(), case["V"], case["W"], case["levels"],
+             case["end"], case["a"], case["b"], case["min"], len(case["barred"]), case["cover"],
+             case["cover_form"].upper()))
     print("     {")
     for i in range(SENTENCES):
         hypotheses = (sockeye if case["form"] == "sockeye" else with_list)(case, i, LIMITS[i])
