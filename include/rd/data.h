@@ -165,6 +165,10 @@ typedef struct rd_dataset_def {
      * so batch_tokens cannot count them. */
     int64_t (*tokens)(void *self, int64_t i);
 
+    /* Returns how many samples a batch of a bucket has, for batches of about `tokens` target tokens.
+     * 0: such batches do not depend on buckets (token_order.c). NULL: 0. */
+    int64_t (*bucket_batch)(void *self, int bucket, int64_t tokens);
+
     /* Returns whether this rank has the sample in memory. */
     bool (*here)(void *self, int64_t i);
 
@@ -300,7 +304,8 @@ typedef struct rd_order_rules {
  * length and cut into batches of about that number of target tokens; buckets are disregarded. The
  * batches of a window go through a keyed permutation. An epoch has tokens of the epoch / `tokens`
  * batches, rounded, and each kept sample is in exactly one. Making the order takes one pass over
- * the lengths, and memory for one window.
+ * the lengths, and memory for one window. Where the dataset has bucket_batch, each bucket is cut
+ * into batches of that number of samples instead, as without tokens.
  *
  * Without tokens a position is computed when it is asked for. An order of any size is therefore
  * made at once and takes memory for one batch only. RD_EDATA if no sample is kept; with keep_all an

@@ -253,6 +253,11 @@ int64_t rd_windows_longest(const rd_windows *w);
 const rd_window_item *rd_windows_batch(rd_windows *w, int64_t k, int64_t *n);
 /* Returns the place of the i-th sample of the permutation. */
 int64_t rd_windows_place(const rd_windows *w, int64_t i);
+/* Returns the number of batches of all samples, and writes their target tokens to *in_all; 0: they
+ * have none. */
+int64_t rd_windows_n_updates(const rd_dataset *d, int64_t tokens, int64_t *in_all);
+/* Adds a batch of n samples. longest: target tokens of the longest one. */
+void rd_order_tokens_add(rd_order_tokens *out, int64_t n, int64_t tokens, int64_t longest);
 /* Does what rd_order_count_tokens says. */
 void rd_windows_count(rd_windows *w, int64_t samples, rd_order_tokens *out);
 

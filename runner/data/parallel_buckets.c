@@ -46,6 +46,25 @@ static rd_code given_limits(rd_parallel *t, const rd_dataset_args *a, int s, con
     return RD_OK;
 }
 
+/* Reads the keys of Sockeye's buckets, which are made when the lengths are known. */
+static rd_code sockeye_keys(rd_parallel *t, const rd_dataset_args *a, rd_status *st)
+{
+    const rd_parallel_config *c = &t->c;
+    const bool old = c->bucketing == RD_BUCKETS_SOCKEYE;
+    if (a->split != RD_SPLIT_TRAIN || a->keep_all || c->bucketing == RD_BUCKETS_WINDOWS)
+        return RD_OK;
+    if (c->bucket[0].n > 0)
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: 'bucketing' makes the buckets, but 'bucket_src' names others; remove "
+                       "bucket_src and bucket_tgt, or bucketing",
+                       rd_config_where(a->config, "bucketing"));
+    t->sockeye.kind = c->bucketing;
+    t->sockeye.multiple = c->bucket_multiple;
+    t->bucket_width = c->has_bucket_width ? c->bucket_width : old ? 10 : 8;
+    t->bucket_scaling = c->has_bucket_scaling ? c->bucket_scaling : old;
+    return RD_OK;
+}
+
 /* Reads the limits of lengths: those of the buckets, and in training max_seq_len. */
 rd_code rd_parallel_limits(rd_parallel *t, const rd_dataset_args *a, rd_status *st)
 {
@@ -60,6 +79,7 @@ rd_code rd_parallel_limits(rd_parallel *t, const rd_dataset_args *a, rd_status *
                        "missing key '%s': the length limits of the buckets, for example [50]; "
                        "add it to the config",
                        bucket_key[t->c.bucket[0].n > 0][0]);
+    RD_TRY(sockeye_keys(t, a, st));
     for (int s = 0; s < 2; s++) {
         const bool test = a->split != RD_SPLIT_TRAIN && t->c.bucket_test[s].n > 0;
         const rd_ints *from = test ? &t->c.bucket_test[s] : &t->c.bucket[s];
@@ -71,7 +91,7 @@ rd_code rd_parallel_limits(rd_parallel *t, const rd_dataset_args *a, rd_status *
         if (a->keep_all) continue;
         if (most->n == 0)
             t->max_length[s] = (strcmp(t->scheme, "char") == 0 ? USUAL_CHARS : USUAL_LENGTH) + 2;
-        RD_TRY(usual_limits(t, s, st));
+        if (t->sockeye.kind == RD_BUCKETS_WINDOWS) RD_TRY(usual_limits(t, s, st));
     }
     if (t->n_buckets == 0) t->n_buckets = 1;
 done:
@@ -116,6 +136,45 @@ int rd_parallel_bucket(const rd_parallel *t, int64_t i)
         if (k > b) b = k;
     }
     return b;
+}
+
+rd_code rd_parallel_sockeye(rd_parallel *t, rd_status *st)
+{
+    rd_sockeye_batches *s = &t->sockeye;
+    int64_t most[2], kept = 0;
+    double sum = 0.0;
+    if (s->kind == RD_BUCKETS_WINDOWS) return RD_OK;
+    for (int64_t i = 0; i < t->count; i++) {
+        if (rd_parallel_bucket(t, i) < 0) continue;
+        sum += (double)(rd_parallel_length(t, 1, i) - 1) /
+               (double)(rd_parallel_length(t, 0, i) - 1);
+        kept++;
+    }
+    for (int k = 0; k < 2; k++) most[k] = t->max_length[k] - 1;
+    s->n = rd_sockeye_buckets(most, t->bucket_width,
+                              t->bucket_scaling && kept > 0 ? sum / (double)kept : 0.0, s->limit,
+                              st);
+    RD_TRY(st->code);
+    s->mean = calloc((size_t)s->n, sizeof *s->mean);
+    s->count = calloc((size_t)s->n, sizeof *s->count);
+    if (!s->mean || !s->count) RD_TRY(rd_fail(st, RD_EENV, "out of memory"));
+    for (int k = 0; k < 2; k++) {
+        int64_t *at = malloc((size_t)s->n * sizeof *at);
+        if (!at) RD_TRY(rd_fail(st, RD_EENV, "out of memory"));
+        for (int b = 0; b < s->n; b++) at[b] = s->limit[k][b] + 1;
+        t->limit[k] = (rd_ints){s->n, at};
+    }
+    t->n_buckets = s->n;
+    for (int64_t i = 0; i < t->count; i++) {
+        const int b = rd_parallel_bucket(t, i);
+        if (b < 0) continue;
+        s->mean[b] += (double)(rd_parallel_length(t, 1, i) - 1);
+        s->count[b]++;
+    }
+    for (int b = 0; b < s->n; b++)
+        if (s->count[b] > 0) s->mean[b] /= (double)s->count[b];
+done:
+    return st->code;
 }
 
 void rd_parallel_count(rd_parallel *t)

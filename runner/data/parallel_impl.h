@@ -1,6 +1,6 @@
 /* parallel_impl.h -- a parallel text in parts: its keys (parallel_keys.c), length limits and
- * buckets (parallel_buckets.c), reading (parallel_read.c), and reports (parallel_report.c), for
- * datasets/parallel_text.c. */
+ * buckets (parallel_buckets.c), Sockeye's rules (parallel_sockeye.c), reading (parallel_read.c), and
+ * reports (parallel_report.c), for datasets/parallel_text.c. */
 #ifndef RD_PARALLEL_IMPL_H
 #define RD_PARALLEL_IMPL_H
 
@@ -8,6 +8,13 @@
 
 typedef enum rd_invalid_utf8 { RD_UTF8_ERROR, RD_UTF8_REPLACE } rd_invalid_utf8;
 typedef enum rd_ids_kept { RD_IDS_AUTO, RD_IDS_ALWAYS, RD_IDS_NEVER } rd_ids_kept;
+/* How batches of batch_tokens are made. */
+typedef enum rd_bucketing {
+    RD_BUCKETS_WINDOWS, /* by length, without buckets (token_order.c) */
+    RD_BUCKETS_SOCKEYE, /* the others: parallel_sockeye.c */
+    RD_BUCKETS_SOCKEYE_3_WORD,
+    RD_BUCKETS_SOCKEYE_3_MAX_WORD
+} rd_bucketing;
 enum { RD_BUCKET_MOST = 65534 }; /* a larger limit counts as a mistake */
 
 typedef struct rd_parallel_config {
@@ -17,6 +24,9 @@ typedef struct rd_parallel_config {
     int64_t subword_size, word_min_count, num_words, bpe_vocab_threshold;
     bool shared_vocab;
     rd_ints max_seq_len, bucket[2], bucket_test[2];
+    rd_bucketing bucketing;
+    int64_t bucket_width, bucket_multiple;
+    bool bucket_scaling, has_bucket_width, has_bucket_scaling;
     rd_ids_kept ids_in_memory;
     const char *delimiter, *data_location;
     rd_invalid_utf8 invalid_utf8;
@@ -25,6 +35,16 @@ typedef struct rd_parallel_config {
     bool pad_vocabs_to_eight, bpe_used, eval_bleu, print_unk;
 } rd_parallel_config;
 extern const rd_option_group rd_group_parallel_text;
+
+/* What Sockeye's batches depend on. A bucket's limits count its end token, or start token. */
+typedef struct rd_sockeye_batches {
+    rd_bucketing kind;
+    int n;             /* number of buckets */
+    int64_t *limit[2]; /* [n] longest source and target of each bucket */
+    int64_t *count;    /* [n] number of its pairs */
+    double *mean;      /* [n] mean length of its targets; 0: it has none */
+    int64_t multiple;  /* a batch has a multiple of this number of pairs */
+} rd_sockeye_batches;
 
 typedef struct rd_parallel {
     rd_parallel_config c;   /* all zero once the dataset is open */
@@ -46,10 +66,13 @@ typedef struct rd_parallel {
     int64_t count, skipped, skipped_longest[2], too_long[2];
     double ratio, ratio_sd; /* target tokens by source tokens, over the pairs that are kept */
     int64_t n_blank; /* number of pairs that are left out of training since a side is blank */
-    char delimiter[64], fingerprint[256]; /* the config may be freed before the dataset */
+    char delimiter[64], fingerprint[320]; /* the config may be freed before the dataset */
     bool print_unk;
     rd_ints limit[2];      /* [side] length limits of the buckets; n 0: no limit */
     int64_t max_length[2]; /* most tokens in training, start and end counted; 0: no limit */
+    int64_t bucket_width;  /* of Sockeye's buckets, before scaling */
+    bool bucket_scaling;
+    rd_sockeye_batches sockeye; /* n 0: there are none */
 } rd_parallel;
 
 extern const char *const rd_parallel_file_key[3][2]; /* [rd_split][side] keys of the files */
@@ -70,6 +93,19 @@ int64_t rd_parallel_length(const rd_parallel *t, int s, int64_t i);
 int rd_parallel_bucket(const rd_parallel *t, int64_t i);
 /* Counts the pairs that training leaves out, and the length ratio of those that it keeps. */
 void rd_parallel_count(rd_parallel *t);
+
+/* Makes Sockeye's buckets, once the lengths are known. */
+rd_code rd_parallel_sockeye(rd_parallel *t, rd_status *st);
+
+/* ---- Sockeye's buckets and batches (parallel_sockeye.c) ---- */
+
+/* Makes the buckets for lengths up to `most`, and returns their number. ratio: mean of target length
+ * by source length, by which the buckets of the shorter side are scaled; 0: not. The caller frees
+ * both arrays, also after a failure. */
+int rd_sockeye_buckets(const int64_t most[2], int64_t width, double ratio, int64_t *limit[2],
+                       rd_status *st);
+/* Returns how many pairs a batch of bucket b has, of about `tokens` target tokens. */
+int64_t rd_sockeye_batch(const rd_sockeye_batches *s, int b, int64_t tokens);
 
 /* ---- reading (parallel_read.c) ---- */
 

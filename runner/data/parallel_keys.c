@@ -7,6 +7,11 @@ static const char *const utf8_choices[] = {
     [RD_UTF8_ERROR] = "error", [RD_UTF8_REPLACE] = "replace", NULL};
 static const char *const ids_choices[] = {
     [RD_IDS_AUTO] = "auto", [RD_IDS_ALWAYS] = "always", [RD_IDS_NEVER] = "never", NULL};
+static const char *const bucketings[] = {[RD_BUCKETS_WINDOWS] = "windows",
+                                         [RD_BUCKETS_SOCKEYE] = "sockeye",
+                                         [RD_BUCKETS_SOCKEYE_3_WORD] = "sockeye_3_word",
+                                         [RD_BUCKETS_SOCKEYE_3_MAX_WORD] = "sockeye_3_max_word",
+                                         NULL};
 
 static const rd_option options[] = {
     RD_OPT_PATH(T, src_vocab_file, src_vocab_file, NULL,
@@ -61,6 +66,17 @@ static const rd_option options[] = {
                 "replaces bucket_src outside training, where no sample is skipped for its length"),
     RD_OPT_INTS(T, bucket_tgt_test, bucket_test[1], NULL, 3, RD_BUCKET_MOST,
                 "replaces bucket_tgt outside training"),
+    RD_OPT_ENUM(T, bucketing, bucketing, "\"windows\"", bucketings,
+                "what a batch of batch_tokens has. windows: pairs of similar length; else: pairs "
+                "of a bucket of Sockeye 1 and 2, or 3"),
+    RD_OPT_INT(T, bucket_width, bucket_width, NULL, 1, RD_BUCKET_MOST,
+               "of Sockeye's buckets. Default: 10, of sockeye_3 8", RD_GIVEN(T, has_bucket_width)),
+    RD_OPT_BOOL(T, bucket_scaling, bucket_scaling, NULL,
+                "the buckets of the shorter side are narrower, by the mean length ratio. Default: "
+                "true with sockeye",
+                RD_GIVEN(T, has_bucket_scaling)),
+    RD_OPT_INT(T, bucket_multiple, bucket_multiple, "1", 1, 100000,
+               "Sockeye's batches have a multiple of this number of pairs"),
     RD_OPT_STRING(T, delimiter, delimiter, "\" \"",
                   "joins the tokens of the output. Input is always split at single spaces"),
     RD_OPT_BOOL(T, pad_vocabs_to_eight, pad_vocabs_to_eight, "false",

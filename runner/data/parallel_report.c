@@ -167,6 +167,18 @@ static void report_skipped(const rd_parallel *t, const rd_dataset_args *a)
                                   : "the ids of all lines are kept");
 }
 
+/* Reports Sockeye's buckets, as its log does. */
+static void report_buckets(const rd_parallel *t, const rd_dataset_args *a)
+{
+    const rd_sockeye_batches *s = &t->sockeye;
+    char pairs[32];
+    for (int b = 0; b < s->n; b++)
+        if (s->count[b] > 0)
+            rd_info(a->log, "bucket (%" PRId64 ", %" PRId64 "): %s pair%s, mean target length %.1f",
+                    s->limit[0][b], s->limit[1][b], rd_commas((double)s->count[b], pairs),
+                    RD_S(s->count[b]), s->mean[b]);
+}
+
 /* Does the scheme keep white space inside its pieces? Else a blank alone separates words. */
 static bool is_text(const rd_parallel *t)
 {
@@ -245,4 +257,5 @@ void rd_parallel_report(const rd_parallel *t, const rd_dataset_args *a)
     report_unknown(t, a);
     report_blank(t, a);
     report_skipped(t, a);
+    report_buckets(t, a);
 }

@@ -9,7 +9,8 @@
  * Where the global batch changes within an epoch, the samples that are left are found by going
  * through the earlier parts of the epoch, and are stored.
  *
- * With `tokens` a batch is a number of target tokens instead: token_order.c.
+ * With `tokens` a batch is a number of target tokens instead: token_order.c. Where the dataset has
+ * bucket_batch, that number decides how many samples a batch of a bucket has.
  *
  * With `independent` it does: each rank walks its own permutations, pass after pass, and an epoch
  * is a number of steps somewhere in these passes. */
@@ -83,17 +84,43 @@ static rd_code check_rules(const rd_dataset *d, int64_t global_batch, const rd_o
     return RD_OK;
 }
 
-/* Counts the batches of each bucket into first_batch, and returns their sum. */
-static int64_t cut_buckets(const int64_t *start, int n_buckets, int64_t global_batch,
-                           bool drop_last, int64_t *first_batch)
+/* Is each bucket cut into batches of about `tokens` target tokens? */
+static bool is_by_bucket(const rd_dataset *d, int64_t tokens)
+{
+    return tokens > 0 && d->def->bucket_batch && d->def->bucket_batch(d->self, 0, tokens) > 0;
+}
+
+/* Returns the number of samples of a whole batch of bucket b. */
+static int64_t batch_of_bucket(const rd_dataset *d, int64_t global_batch, int64_t tokens, int b)
+{
+    return is_by_bucket(d, tokens) ? d->def->bucket_batch(d->self, b, tokens) : global_batch;
+}
+
+/* Counts the batches of each bucket into first_batch, and returns their sum. Smaller last batches
+ * of target tokens stay. */
+static int64_t cut_buckets(const rd_dataset *d, const int64_t *start, int64_t global_batch,
+                           int64_t tokens, bool drop_last, int64_t *first_batch)
 {
     first_batch[0] = 0;
-    for (int b = 0; b < n_buckets; b++) {
-        const int64_t n = start[b + 1] - start[b];
-        first_batch[b + 1] = first_batch[b] + n / global_batch +
-                             (!drop_last && n % global_batch > 0);
+    for (int b = 0; b < d->n_buckets; b++) {
+        const int64_t n = start[b + 1] - start[b],
+                      batch = batch_of_bucket(d, global_batch, tokens, b);
+        first_batch[b + 1] = first_batch[b] + n / batch +
+                             ((!drop_last || tokens > 0) && n % batch > 0);
     }
-    return first_batch[n_buckets];
+    return first_batch[d->n_buckets];
+}
+
+int64_t rd_order_n_updates(const rd_dataset *d, int64_t tokens, int64_t *in_all)
+{
+    const int64_t n = rd_windows_n_updates(d, tokens, in_all);
+    if (!is_by_bucket(d, tokens)) return n;
+    int64_t batches = 0;
+    for (int b = 0; b < d->n_buckets; b++) {
+        const int64_t batch = batch_of_bucket(d, 0, tokens, b);
+        batches += (d->start[b + 1] - d->start[b] + batch - 1) / batch;
+    }
+    return batches;
 }
 
 /* Counts the batches of an epoch without parts. RD_EUSAGE if the rules leave none. */
@@ -103,14 +130,14 @@ static rd_code count_batches(rd_order *o, rd_status *st)
     const rd_order_rules *r = &o->rules;
     const int64_t gb = o->global_batch;
     int64_t in_all;
-    if (r->tokens > 0) {
-        o->n_batches = rd_order_n_updates(d, r->tokens, &in_all);
+    if (r->tokens > 0 && !is_by_bucket(d, r->tokens)) {
+        o->n_batches = rd_windows_n_updates(d, r->tokens, &in_all);
     } else if (r->independent) {
         const int64_t own = gb / r->size;
         o->per_pass = d->kept / own + (!r->drop_last && d->kept % own > 0);
         o->n_batches = d->kept / own / r->size;
     } else if (r->shuffle) {
-        o->n_batches = cut_buckets(d->start, d->n_buckets, gb, r->drop_last, o->first_batch);
+        o->n_batches = cut_buckets(d, d->start, gb, r->tokens, r->drop_last, o->first_batch);
     } else {
         o->n_batches = d->kept / gb + (d->kept % gb > 0);
     }
@@ -152,7 +179,7 @@ static rd_code remove_part(rd_order *o, int k, const rd_order_part *p, rd_status
 {
     const rd_dataset *d = o->d;
     const int64_t *start = k == 0 ? d->start : o->left_start;
-    const int64_t n_batches = cut_buckets(start, d->n_buckets, p->global_batch, p->drop_last,
+    const int64_t n_batches = cut_buckets(d, start, p->global_batch, p->tokens, p->drop_last,
                                           o->first_batch);
     const bool ended = p->batches >= n_batches;
     const rd_key key = key_of_batches(o, p->seed, k);
@@ -165,9 +192,10 @@ static rd_code remove_part(rd_order *o, int k, const rd_order_part *p, rd_status
         used[rd_permute(key, (uint64_t)n_batches, (uint64_t)i)] = true;
     for (int b = 0; b < d->n_buckets; b++) {
         const int64_t n = start[b + 1] - from;
+        const int64_t size = batch_of_bucket(d, p->global_batch, p->tokens, b);
         const rd_key in_bucket = key_of_bucket(o, p->seed, b);
         for (int64_t i = 0; i < n && !ended; i++) {
-            const int64_t batch = o->first_batch[b] + i / p->global_batch;
+            const int64_t batch = o->first_batch[b] + i / size;
             /* A smaller last batch that was left out is not one of the bucket's batches. */
             if (batch < o->first_batch[b + 1] && used[batch]) continue;
             o->left[n_left++] = k == 0 ? (uint32_t)sample_at(o, in_bucket, b, n, i)
@@ -244,15 +272,26 @@ static rd_code take_left(rd_order *o, rd_status *st)
         if (r->parts[k].global_batch < 1 || r->parts[k].batches < 0)
             return rd_fail(st, RD_EBUG, "a part of %" PRId64 " batches of %" PRId64 " samples",
                            r->parts[k].batches, r->parts[k].global_batch);
-        if ((r->parts[k].tokens > 0 ? remove_token_part : remove_part)(o, k, &r->parts[k], st) !=
-            RD_OK)
+        const bool by_window = r->parts[k].tokens > 0 && !is_by_bucket(d, r->parts[k].tokens);
+        if ((by_window ? remove_token_part : remove_part)(o, k, &r->parts[k], st) != RD_OK)
             return st->code;
     }
-    if (r->tokens > 0) return RD_OK;
+    if (r->tokens > 0 && !is_by_bucket(d, r->tokens)) return RD_OK;
     o->batch_key = key_of_batches(o, o->seed, r->n_parts);
-    o->n_batches = cut_buckets(o->left_start, d->n_buckets, o->global_batch, r->drop_last,
+    o->n_batches = cut_buckets(d, o->left_start, o->global_batch, r->tokens, r->drop_last,
                                o->first_batch);
     return RD_OK;
+}
+
+/* Returns the number of samples of the largest batch, without windows. */
+static int64_t largest_batch(const rd_order *o)
+{
+    int64_t most = 1;
+    for (int b = 0; b < o->d->n_buckets; b++) {
+        const int64_t n = batch_of_bucket(o->d, o->global_batch, o->rules.tokens, b);
+        most = n > most ? n : most;
+    }
+    return most;
 }
 
 rd_code rd_order_new(const rd_dataset *d, uint64_t seed, int64_t epoch, int64_t global_batch,
@@ -274,16 +313,17 @@ rd_code rd_order_new(const rd_dataset *d, uint64_t seed, int64_t epoch, int64_t 
     if (!o->first_batch) RD_TRY(rd_fail(st, RD_EENV, "out of memory"));
     RD_TRY(count_batches(o, st));
     if (rules->n_parts > 0) RD_TRY(take_left(o, st));
-    if (rules->tokens > 0) {
+    if (rules->tokens > 0 && !is_by_bucket(d, rules->tokens)) {
         RD_TRY(rd_windows_new(d, o->left ? o->left : d->members,
                               o->left ? o->left_start[d->n_buckets] : d->kept, rules->tokens, seed,
                               epoch, rules->n_parts, &o->windows, st));
         o->n_batches = rd_windows_n_batches(o->windows);
     }
     /* independent: several ranks may have the same sample in one batch */
-    const int64_t capacity = o->windows ? rd_windows_longest(o->windows)
-                             : global_batch < d->kept || rules->independent ? global_batch
-                                                                            : d->kept;
+    const int64_t largest = largest_batch(o), capacity = o->windows ? rd_windows_longest(o->windows)
+                                                         : largest < d->kept || rules->independent
+                                                             ? largest
+                                                             : d->kept;
     o->ids = malloc((size_t)(capacity + 1) * sizeof *o->ids);
     o->items = d->def->length ? malloc((size_t)(capacity + 1) * sizeof *o->items) : NULL;
     o->from = calloc((size_t)(rules->independent ? rules->size : 0) + 1, sizeof *o->from);
@@ -325,7 +365,7 @@ int64_t rd_order_n_whole(const rd_order *o)
 int64_t rd_order_n_samples(const rd_order *o)
 {
     const bool whole = o->rules.independent ||
-                       (o->rules.shuffle && o->rules.drop_last && !o->windows);
+                       (o->rules.shuffle && o->rules.drop_last && o->rules.tokens == 0);
     const int64_t used = o->left ? o->d->kept - o->left_start[o->d->n_buckets] : 0;
     return whole ? used + o->n_batches * o->global_batch : o->d->kept;
 }
@@ -337,9 +377,10 @@ static int64_t fill_shuffled(const rd_order *o, int64_t k)
     int b = 0;
     while (at >= o->first_batch[b + 1]) b++;
     const int64_t *start = o->left ? o->left_start : d->start;
-    const int64_t n = start[b + 1] - start[b], from = (at - o->first_batch[b]) * o->global_batch;
-    const int64_t m = n - from < o->global_batch ? n - from : o->global_batch;
-    rd_assert(b < d->n_buckets && from >= 0 && m > 0 && m <= o->global_batch);
+    const int64_t batch = batch_of_bucket(d, o->global_batch, o->rules.tokens, b);
+    const int64_t n = start[b + 1] - start[b], from = (at - o->first_batch[b]) * batch;
+    const int64_t m = n - from < batch ? n - from : batch;
+    rd_assert(b < d->n_buckets && from >= 0 && m > 0);
     const rd_key key = key_of_bucket(o, o->seed, b);
     for (int64_t i = 0; i < m; i++)
         o->ids[i] = o->left ? o->left[start[b] + from + i] : sample_at(o, key, b, n, from + i);
@@ -393,8 +434,20 @@ static int64_t fill_by_tokens(const rd_order *o, int64_t k)
 
 void rd_order_count_tokens(const rd_order *o, int64_t samples, rd_order_tokens *out)
 {
+    const rd_dataset *d = o->d;
     *out = (rd_order_tokens){0};
     if (o->windows) rd_windows_count(o->windows, samples, out);
+    if (o->windows || o->rules.tokens == 0) return;
+    for (int64_t k = 0; k < o->n_batches && out->samples < samples; k++) {
+        int64_t n, tokens = 0, longest = 0;
+        const int64_t *ids = rd_order_batch(o, k, &n);
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t m = d->def->tokens(d->self, ids[i]);
+            tokens += m;
+            longest = m > longest ? m : longest;
+        }
+        rd_order_tokens_add(out, n, tokens, longest);
+    }
 }
 
 const int64_t *rd_order_batch(const rd_order *o, int64_t k, int64_t *n)

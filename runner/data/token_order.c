@@ -62,7 +62,7 @@ static int64_t n_batches_of(int64_t tokens, int64_t per_batch, int64_t n)
     return n == 0 ? 0 : k < 1 ? 1 : k > n ? n : k;
 }
 
-int64_t rd_order_n_updates(const rd_dataset *d, int64_t tokens, int64_t *in_all)
+int64_t rd_windows_n_updates(const rd_dataset *d, int64_t tokens, int64_t *in_all)
 {
     *in_all = 0;
     for (int64_t i = 0; d->def->tokens && i < d->kept; i++)
@@ -211,6 +211,16 @@ const rd_window_item *rd_windows_batch(rd_windows *w, int64_t k, int64_t *n)
     return w->item + w->cut[j];
 }
 
+void rd_order_tokens_add(rd_order_tokens *out, int64_t n, int64_t tokens, int64_t longest)
+{
+    out->least = out->batches == 0 || tokens < out->least ? tokens : out->least;
+    out->most = tokens > out->most ? tokens : out->most;
+    out->batches++;
+    out->samples += n;
+    out->tokens += tokens;
+    out->padded += n * longest;
+}
+
 void rd_windows_count(rd_windows *w, int64_t samples, rd_order_tokens *out)
 {
     *out = (rd_order_tokens){0};
@@ -221,11 +231,6 @@ void rd_windows_count(rd_windows *w, int64_t samples, rd_order_tokens *out)
             tokens += x[i].tokens;
             longest = x[i].tokens > longest ? x[i].tokens : longest;
         }
-        out->least = k == 0 || tokens < out->least ? tokens : out->least;
-        out->most = tokens > out->most ? tokens : out->most;
-        out->batches++;
-        out->samples += n;
-        out->tokens += tokens;
-        out->padded += n * longest;
+        rd_order_tokens_add(out, n, tokens, longest);
     }
 }

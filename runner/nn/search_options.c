@@ -43,11 +43,11 @@ static const rd_option rows[] = {
                 "constant b of the length penalty. Default: sockeye 0, gnmt 5",
                 RD_GIVEN(T, has_length_penalty_const)),
     RD_OPT_REAL(T, coverage_penalty, coverage_penalty, "0", 0, 10,
-                "weight of the coverage penalty, which a finished hypothesis of beam search gets: "
-                "with length_penalty_type gnmt, fairseq or marian. GNMT: 0.2; 0: none"),
+                "weight of the coverage penalty of finished hypotheses, with length_penalty_type "
+                "gnmt, fairseq or marian. GNMT: 0.2"),
     RD_OPT_ENUM(T, coverage_penalty_type, coverage_penalty_type, "\"gnmt\"", coverages,
-                "what coverage_penalty weighs, summed over the source. c: the attention that a "
-                "source token has got in all. gnmt: log(min(c, 1)); summary: -max(c - 1, 0)"),
+                "a sum over source tokens. c: the attention that one got in all. gnmt: "
+                "log(min(c, 1)); summary: -max(c - 1, 0)"),
     RD_OPT_INT(T, min_length, min_length, "0", 0, 65534,
                "number of tokens that a translation has at least"),
     RD_OPT_REAL(T, max_length_factor, max_length_factor, "2", 0, 1000,

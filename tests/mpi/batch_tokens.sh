@@ -89,6 +89,28 @@ expect "tokens: 16 samples" 0 "was 300 tokens and is 16 samples" samples
 expect "tokens: 60" 0 "was 16 samples and is 60 tokens" t 1 tokens --set batch_tokens=60
 for epoch in 0 1; do expect "tokens: each sample of epoch $epoch once" 0 "^400 400 0 399\$" uses tokens $epoch; done
 
+# Sockeye's buckets: a batch has pairs of one bucket. 25 updates are whole or a bucket's last one.
+sed 's/"bucket_src": [^]]*], "bucket_tgt": [^]]*], //' small.json > buckets.json
+b() { # np, folder, arguments
+    ranks "$1" "$PROG" --config_file=buckets.json --logdir="$2" --summary_frequency=1 --set record_sample_ids=true \
+        --set bucketing=sockeye --set bucket_width=3 "${@:3}"
+}
+expect "buckets" 0 "epoch 2 done at step 50: 400 samples" b 1 buckets1
+expect "each is reported" 0 "bucket (12, 12): [0-9]* pairs, mean target length 1[01][.][0-9]" cat buckets1/run.log
+expect "buckets, two ranks, two parts" 0 "" b 2 buckets2 --set iter_size=2
+expect "buckets: the same losses" 0 "^50 values" close_curves loss 1e-5 50 buckets1 buckets2
+expect "buckets, one rank up to step 30" 0 "" b 1 buckets3 --max_steps=30
+expect "buckets, then three with other tokens" 0 "the global batch was 120 tokens and is 90 tokens" b 3 buckets3 \
+    --set batch_tokens=90
+for run in buckets1 buckets3; do
+    for epoch in 0 1; do expect "$run: each sample of epoch $epoch once" 0 "^400 400 0 399\$" uses $run $epoch; done
+done
+expect "buckets, up to step 30" 0 "" b 1 buckets4 --max_steps=30
+expect "another width is other data" 0 "the training data is not the one of the checkpoint: going on with a new epoch" \
+    b 1 buckets4 --set bucket_width=4
+expect "beside bucket_src" 2 "'bucketing' makes the buckets, but 'bucket_src' names others" t 1 no --set bucketing=sockeye
+expect "an unknown rule" 2 "bucketing" b 1 no --set bucketing=sockeye4
+
 # batch_sentences 16 is batch_size 16 of one rank.
 expect "batch_size" 0 "" t 1 size --set batch_tokens=null --set batch_size=16
 expect "batch_sentences" 0 "update: 16 samples, by 1 rank" t 1 sentences --set batch_tokens=null --set batch_sentences=16

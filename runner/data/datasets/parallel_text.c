@@ -54,6 +54,12 @@ static void parallel_fingerprint(rd_parallel *t)
         snprintf(t->fingerprint + used, sizeof t->fingerprint - used, ", %" PRId64 " left out",
                  t->n_blank);
     }
+    if (t->sockeye.n > 0) {
+        const size_t used = strlen(t->fingerprint);
+        snprintf(t->fingerprint + used, sizeof t->fingerprint - used,
+                 ", Sockeye's buckets %d %" PRId64 " %" PRId64 " %d", (int)t->sockeye.kind,
+                 t->bucket_width, t->sockeye.multiple, t->bucket_scaling);
+    }
     if (t->kit.subword) {
         const size_t used = strlen(t->fingerprint);
         snprintf(t->fingerprint + used, sizeof t->fingerprint - used, ", subwords %016" PRIx64,
@@ -72,6 +78,7 @@ static rd_code check_text(rd_parallel *t, const rd_dataset_args *a, rd_status *s
         return rd_fail(st, RD_EDATA, "%s has more than %" PRIu32 " lines", t->file_name[0],
                        UINT32_MAX);
     t->count = n[0];
+    RD_TRY(rd_parallel_sockeye(t, st));
     rd_parallel_count(t);
     RD_TRY(rd_parallel_check_unknown(t, a, st));
     RD_TRY(check_lengths(t, 0, st));
@@ -111,7 +118,10 @@ static void text_close(void *self)
         rd_side_release(&t->side[s]);
         rd_text_files_release(&t->files[s]);
         free((void *)(uintptr_t)t->limit[s].at);
+        free(t->sockeye.limit[s]);
     }
+    free(t->sockeye.mean);
+    free(t->sockeye.count);
     free(t);
 }
 
@@ -177,6 +187,12 @@ static int64_t text_length(void *self, int64_t i)
 {
     const rd_parallel *t = self;
     return rd_parallel_length(t, 0, i) + rd_parallel_length(t, 1, i);
+}
+
+static int64_t text_bucket_batch(void *self, int bucket, int64_t tokens)
+{
+    const rd_parallel *t = self;
+    return t->sockeye.n > 0 ? rd_sockeye_batch(&t->sockeye, bucket, tokens) : 0;
 }
 
 static int64_t text_tokens(void *self, int64_t i)
@@ -345,6 +361,7 @@ RD_DATASET(parallel_text) = {
     .bucket = text_bucket,
     .length = text_length,
     .tokens = text_tokens,
+    .bucket_batch = text_bucket_batch,
     .here = text_here,
     .fetch = text_fetch,
     .spec = text_spec,
