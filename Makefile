@@ -26,8 +26,12 @@ DNNL_LIBS   ?= -ldnnl
 ifndef SENTENCEPIECE
   SENTENCEPIECE := $(if $(shell command -v g++),$(shell pkg-config --modversion sentencepiece 2> /dev/null))
 endif
+# utf8proc is optional, too: make UTF8PROC= builds without it.
+ifndef UTF8PROC
+  UTF8PROC := $(shell pkg-config --modversion libutf8proc 2> /dev/null)
+endif
 # Debian packages that make, make test and mpirun need.
-DEPS := build-essential pkg-config libopenmpi-dev openmpi-bin libjansson-dev libarchive-dev zlib1g-dev libturbojpeg0-dev libpcre2-dev libsentencepiece-dev libdnnl-dev libcmocka-dev procps
+DEPS := build-essential pkg-config libopenmpi-dev openmpi-bin libjansson-dev libarchive-dev zlib1g-dev libturbojpeg0-dev libpcre2-dev libsentencepiece-dev libutf8proc-dev libdnnl-dev libcmocka-dev procps
 
 NEED := $(filter-out deb tarball clean distclean help deps deps-names demo demo-translate demo-lm format format-check mutate uninstall,$(or $(MAKECMDGOALS),all))
 ifneq ($(NEED),)
@@ -89,6 +93,9 @@ SHELLS := $(wildcard tests/unit/*.sh tests/scripts/*.sh tests/golden/*.sh tests/
 
 ifneq ($(SENTENCEPIECE),)
   LDLIBS   += -Wl,--as-needed $(shell pkg-config --libs sentencepiece) -lstdc++ -Wl,--no-as-needed
+endif
+ifneq ($(UTF8PROC),)
+  LDLIBS   += -Wl,--as-needed $(shell pkg-config --libs libutf8proc) -Wl,--no-as-needed
 endif
 ifneq ($(CUDA),)
   CPPFLAGS += -DRD_CUDA
@@ -163,6 +170,8 @@ $(patsubst %,$(BUILD)/%.o,$(shell grep -l RD_COMMIT $(SRC) runner/main.c 2>/dev/
 
 $(patsubst %,$(BUILD)/%.c.o,runner/text/schemes/sentencepiece tests/unit/subword_sentencepiece): \
     private CPPFLAGS += $(SENTENCEPIECE:%=-DRD_SENTENCEPIECE='"%"')
+$(patsubst %,$(BUILD)/%.c.o,runner/text/normalize tests/unit/subword_normal): \
+    private CPPFLAGS += $(UTF8PROC:%=-DRD_UTF8PROC) $(if $(UTF8PROC),$(shell pkg-config --cflags libutf8proc))
 
 $(BUILD)/%.c.o: %.c $(BUILD)/flags | $(GEN) $(BUILD)/gen/dnnl.ok
 	@mkdir -p $(@D)

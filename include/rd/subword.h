@@ -12,7 +12,7 @@
  *
  * Segmenting accepts any bytes, also invalid UTF-8 and NUL. A line has no line end, except in char,
  * byte_bpe and rd_subword_ids, where it is text like any other. char and byte_bpe restore each
- * valid line byte for byte.
+ * valid line byte for byte, byte_bpe in the normal form that its tokenizer.json asks for.
  *
  * A model does not change after it is opened, so threads share it. Each thread has its own
  * scratch. */

@@ -3,6 +3,7 @@
 #define RD_BYTE_BPE_IMPL_H
 
 #include "merge.h"
+#include "normalize.h"
 #include "rd/strbuf.h"
 #include "splitter.h"
 #include "strings.h"
@@ -35,6 +36,9 @@ typedef struct byte_bpe {
     bool in_text[256];   /* a special that text does become begins with this byte */
     int32_t *matched;    /* [n_matched] those specials, by their place; the longest first */
     int32_t n_matched;
+    bool *late; /* [n_matched] is found in the normalised text, not in the text itself */
+    rd_normal_form normal[RD_NORMAL_FORMS]; /* [n_normal] what happens to the text first */
+    int n_normal;
     int32_t cap_tokens, cap_specials;
     byte_bpe_pair *pair; /* [n_pairs] merges by rank */
     int32_t n_pairs, cap_pairs;
@@ -59,10 +63,14 @@ rd_code byte_bpe_token(byte_bpe *m, const char *bytes, size_t n, int64_t id, con
                        rd_status *st);
 rd_code byte_bpe_special(byte_bpe *m, const char *text, size_t n, int64_t id, const char *name,
                          rd_status *st);
-/* Adds a special that is found in text, too. */
-rd_code byte_bpe_added(byte_bpe *m, const char *text, size_t n, int64_t id, const char *name,
-                       rd_status *st);
+/* Adds a special that is found in text, too; late: in the normalised text. */
+rd_code byte_bpe_added(byte_bpe *m, const char *text, size_t n, int64_t id, bool late,
+                       const char *name, rd_status *st);
 bool byte_bpe_is_matched(const byte_bpe *m, int32_t special);
+/* Is it found in the normalised text? */
+bool byte_bpe_is_late(const byte_bpe *m, int32_t special);
+/* Appends the text as the model's normal forms leave it. */
+void byte_bpe_normalize(const byte_bpe *m, const char *text, size_t n, rd_strbuf *out);
 /* Adds a token of a vocabulary, given in printable form. What is no such form, or is a special
  * already, is a special. A special that is found in text, too, can also be the result of merges. */
 rd_code byte_bpe_entry(byte_bpe *m, const char *shown, size_t n, int64_t id, const char *name,

@@ -119,18 +119,25 @@ rd_code byte_bpe_special(byte_bpe *m, const char *text, size_t n, int64_t id, co
     return add_string(&m->specials, &m->special_id, &m->cap_specials, text, n, id, name, st);
 }
 
-rd_code byte_bpe_added(byte_bpe *m, const char *text, size_t n, int64_t id, const char *name,
-                       rd_status *st)
+rd_code byte_bpe_added(byte_bpe *m, const char *text, size_t n, int64_t id, bool late,
+                       const char *name, rd_status *st)
 {
     const int32_t before = m->specials.n;
     RD_TRY(byte_bpe_special(m, text, n, id, name, st));
     if (m->specials.n == before) return RD_OK;
     int32_t *p = realloc(m->matched, ((size_t)m->n_matched + 1) * sizeof *p);
     if (!p) return model_no_memory(name, st);
-    int32_t k = m->n_matched++;
     m->matched = p;
-    for (; k > 0 && m->specials.item[p[k - 1]].n < n; k--) p[k] = p[k - 1];
+    bool *q = realloc(m->late, ((size_t)m->n_matched + 1) * sizeof *q);
+    if (!q) return model_no_memory(name, st);
+    m->late = q;
+    int32_t k = m->n_matched++;
+    for (; k > 0 && m->specials.item[p[k - 1]].n < n; k--) {
+        p[k] = p[k - 1];
+        q[k] = q[k - 1];
+    }
     p[k] = before;
+    q[k] = late;
     m->in_text[(unsigned char)text[0]] = true;
 done:
     return st->code;
@@ -141,6 +148,30 @@ bool byte_bpe_is_matched(const byte_bpe *m, int32_t special)
     for (int32_t i = 0; i < m->n_matched; i++)
         if (m->matched[i] == special) return true;
     return false;
+}
+
+bool byte_bpe_is_late(const byte_bpe *m, int32_t special)
+{
+    for (int32_t i = 0; i < m->n_matched; i++)
+        if (m->matched[i] == special) return m->late[i];
+    return false;
+}
+
+void byte_bpe_normalize(const byte_bpe *m, const char *text, size_t n, rd_strbuf *out)
+{
+    rd_strbuf before = {0};
+    for (int k = 0; k < m->n_normal; k++) {
+        const size_t at = out->n;
+        rd_normalize(m->normal[k], text, n, out);
+        if (k + 1 == m->n_normal || out->failed) break;
+        rd_strbuf_reset(&before); /* the next form takes what this one wrote */
+        rd_strbuf_add(&before, out->s + at, out->n - at);
+        out->n = at;
+        text = rd_strbuf_str(&before);
+        n = before.n;
+    }
+    out->failed |= before.failed;
+    rd_strbuf_release(&before);
 }
 
 static bool is_ascii(const char *s, size_t n)
@@ -269,6 +300,7 @@ void byte_bpe_release(byte_bpe *m)
     free(m->token_id);
     free(m->special_id);
     free(m->matched);
+    free(m->late);
     free(m->pair);
     rd_splitter_free(m->split);
     *m = (byte_bpe){0};

@@ -1,6 +1,7 @@
 /* subword.c -- the schemes by name, and the calls that every scheme serves. make writes the list of
  * the schemes. */
 #include "subword_impl.h"
+#include "normalize.h"
 #include "rd/file.h"
 #include "rd/hash.h"
 #include <stdlib.h>
@@ -208,6 +209,7 @@ void rd_subword_libraries(rd_strbuf *out)
 {
     for (int i = 0; all[i]; i++)
         if (all[i]->library_version) rd_strbuf_printf(out, "%s\n", all[i]->library_version());
+    if (!rd_normalize_lacks()) rd_strbuf_printf(out, "%s\n", rd_normalize_library());
 }
 
 const char *rd_subword_kind(const rd_subword *s)

@@ -1,9 +1,8 @@
 /* tokenizer_json.c -- reads and writes the tokenizer.json of Hugging Face's tokenizers, as far as
- * it is byte-level BPE: GPT-2, Llama 3, SmolLM, Qwen 2 without its normalizer, and those trained
- * here.
+ * it is byte-level BPE: GPT-2, Llama 3, SmolLM, Qwen 2 and 3, and those trained here.
  *
- * What would change ids and is not known here is an error: another model, a normalizer, other
- * pre-tokenizers. The template that adds tokens at the ends of a text (post_processor) is left
+ * What would change ids and is not known here is an error: another model, normalizers that are no
+ * normal forms of Unicode, other pre-tokenizers. The template that adds tokens at the ends of a text (post_processor) is left
  * out. */
 #include "byte_bpe_impl.h"
 #include <inttypes.h>
@@ -109,7 +108,59 @@ done:
     return st->code;
 }
 
+/* ---- normalizers ---- */
+
+static rd_code read_normal_form(const json_t *o, const char *name, byte_bpe *m, rd_status *st)
+{
+    const char *type = text_of(o, "type");
+    int form = 0;
+    while (form < RD_NORMAL_FORMS && strcmp(type, rd_normal_names[form]) != 0) form++;
+    if (form == RD_NORMAL_FORMS)
+        return rd_fail(st, RD_EDATA,
+                       "'%s': the normalizer '%.40s' is not supported, only NFC, NFD, NFKC and "
+                       "NFKD; if your text is in that form already, write \"normalizer\": null",
+                       name, type);
+    if (rd_normalize_lacks())
+        return rd_fail(st, RD_EENV, "'%s': the normalizer %s: %s", name, type,
+                       rd_normalize_lacks());
+    if (m->n_normal == RD_NORMAL_FORMS)
+        return not_supported(name, "a sequence of more than four normalizers", st);
+    m->normal[m->n_normal++] = (rd_normal_form)form;
+    return RD_OK;
+}
+
+static rd_code read_normalizer(const json_t *o, const char *name, byte_bpe *m, rd_status *st)
+{
+    const json_t *list = json_object_get(o, "normalizers"), *part;
+    size_t i;
+    if (is_nothing(o)) return RD_OK;
+    if (strcmp(text_of(o, "type"), "Sequence") != 0) return read_normal_form(o, name, m, st);
+    json_array_foreach(list, i, part) RD_TRY(read_normal_form(part, name, m, st));
+done:
+    return st->code;
+}
+
 /* ---- the model ---- */
+
+/* Adds an added token of text. */
+static rd_code read_matched(const json_t *o, const char *text, int64_t id, const char *name,
+                            byte_bpe *m, rd_status *st)
+{
+    const bool late = m->n_normal > 0 && is_true(o, "normalized", true);
+    rd_strbuf b = {0};
+    if (is_true(o, "lstrip", false) || is_true(o, "rstrip", false) ||
+        is_true(o, "single_word", false))
+        return not_supported(name, "an added token of text with lstrip, rstrip or single_word", st);
+    if (late) byte_bpe_normalize(m, text, strlen(text), &b);
+    if (b.failed)
+        rd_fail(st, RD_EENV, "out of memory for '%s'", name);
+    else if (late && strcmp(rd_strbuf_str(&b), text) != 0)
+        not_supported(name, "an added token that is not in the form of its normalizer", st);
+    else
+        byte_bpe_added(m, text, strlen(text), id, late, name, st);
+    rd_strbuf_release(&b);
+    return st->code;
+}
 
 static rd_code read_added(const json_t *list, const char *name, byte_bpe *m, rd_status *st)
 {
@@ -122,13 +173,12 @@ static rd_code read_added(const json_t *list, const char *name, byte_bpe *m, rd_
         if (!json_is_string(content) || !json_is_integer(id))
             RD_TRY(rd_fail(st, RD_EDATA, "'%s': added token %zu has no content or no id", name,
                            i + 1));
-        if (!special && (is_true(o, "lstrip", false) || is_true(o, "rstrip", false) ||
-                         is_true(o, "single_word", false)))
-            RD_TRY(not_supported(name, "an added token of text with lstrip, rstrip or single_word",
-                                 st));
-        RD_TRY((special ? byte_bpe_special : byte_bpe_added)(m, json_string_value(content),
-                                                             json_string_length(content),
-                                                             json_integer_value(id), name, st));
+        if (special)
+            RD_TRY(byte_bpe_special(m, json_string_value(content), json_string_length(content),
+                                    json_integer_value(id), name, st));
+        else
+            RD_TRY(read_matched(o, json_string_value(content), json_integer_value(id), name, m,
+                                st));
     }
 done:
     return st->code;
@@ -178,7 +228,6 @@ static rd_code read_model(const json_t *root, const char *name, byte_bpe *m, rd_
     const json_t *model = json_object_get(root, "model"), *v;
     const json_t *vocab = json_object_get(model, "vocab"),
                  *merges = json_object_get(model, "merges");
-    const json_t *normalizer = json_object_get(root, "normalizer");
     rd_strbuf b = {0};
     size_t i;
     if (!json_is_object(vocab) || !json_is_array(merges) ||
@@ -187,12 +236,7 @@ static rd_code read_model(const json_t *root, const char *name, byte_bpe *m, rd_
     for (i = 0; i < sizeof empty / sizeof *empty; i++)
         if (!is_nothing(json_object_get(model, empty[i])))
             RD_TRY(not_supported(name, empty[i], st));
-    if (!is_nothing(normalizer) && !(strcmp(text_of(normalizer, "type"), "Sequence") == 0 &&
-                                     is_nothing(json_object_get(normalizer, "normalizers"))))
-        RD_TRY(rd_fail(st, RD_EDATA,
-                       "'%s': the normalizer '%.40s' is not supported; if your text is in that "
-                       "form already, write \"normalizer\": null",
-                       name, text_of(normalizer, "type")));
+    RD_TRY(read_normalizer(json_object_get(root, "normalizer"), name, m, st));
     m->ignore_merges = is_true(model, "ignore_merges", false);
     RD_TRY(rd_splitter_new(&m->split, st));
     RD_TRY(read_pre_tokenizer(json_object_get(root, "pre_tokenizer"), name, m, st));
@@ -236,6 +280,16 @@ static void put_json(rd_strbuf *out, const char *s, size_t n)
     rd_strbuf_add(out, "\"", 1);
 }
 
+static void put_normalizer(const byte_bpe *m, rd_strbuf *out)
+{
+    const bool several = m->n_normal > 1;
+    rd_strbuf_printf(out, "  \"normalizer\": %s",
+                     several ? "{\"type\": \"Sequence\", \"normalizers\": [" : "");
+    for (int k = 0; k < m->n_normal; k++)
+        rd_strbuf_printf(out, "%s{\"type\": \"%s\"}", k ? ", " : "", rd_normal_names[m->normal[k]]);
+    rd_strbuf_puts(out, several ? "]},\n" : m->n_normal == 0 ? "null,\n" : ",\n");
+}
+
 static void put_split(const byte_bpe *m, rd_strbuf *out)
 {
     const int n = rd_splitter_count(m->split);
@@ -273,10 +327,12 @@ void byte_bpe_write_json(const byte_bpe *m, rd_strbuf *out)
         put_json(out, s, n);
         rd_strbuf_printf(out,
                          ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
-                         "\"normalized\": false, \"special\": %s}",
+                         "\"normalized\": %s, \"special\": %s}",
+                         byte_bpe_is_late(m, k) ? "true" : "false",
                          byte_bpe_is_matched(m, k) ? "false" : "true");
     }
-    rd_strbuf_puts(out, "],\n  \"normalizer\": null,\n");
+    rd_strbuf_puts(out, "],\n");
+    put_normalizer(m, out);
     put_split(m, out);
     rd_strbuf_puts(out, "  \"post_processor\": null,\n"
                         "  \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, "

@@ -2,7 +2,8 @@
  *
  * Regular expressions split the text into pieces (splitter.c). The bytes of a piece are its first
  * symbols. Then the pair of lowest rank merges, again and again, the leftmost place first. Every
- * text has ids, also bytes that are not UTF-8, and its ids give it back byte for byte. Special
+ * text has ids, also bytes that are not UTF-8, and its ids give it back byte for byte, after the
+ * normal form that a tokenizer.json may ask for. Special
  * tokens such as <|endoftext|> never come from text; tokens that a tokenizer.json adds without
  * "special" do. */
 #include "../byte_bpe_impl.h"
@@ -19,6 +20,7 @@ typedef struct byte_scratch {
     rd_merge_word word;
     rd_splitter_work *split;
     rd_strbuf prefixed; /* a text with a space in front */
+    rd_strbuf normal;   /* a text in a normal form */
 } byte_scratch;
 
 /* One call of segment or encode. */
@@ -55,6 +57,7 @@ static void byte_scratch_free(void *w)
     rd_merge_release(&b->word);
     rd_splitter_work_free(b->split);
     rd_strbuf_release(&b->prefixed);
+    rd_strbuf_release(&b->normal);
     free(b);
 }
 
@@ -128,32 +131,49 @@ static bool put_plain(byte_call *c, const char *text, size_t n)
     return rd_splitter_text(c->m->split, c->w->split, text, n, put_piece, c);
 }
 
-/* Returns the place of the longest added token at s, -1: there is none. */
-static int32_t added_at(const byte_bpe *m, const char *s, size_t n, size_t *length)
+/* Returns the place of the longest added token at s, -1: there is none. late: of those of the
+ * normalised text, if there are normal forms. */
+static int32_t added_at(const byte_bpe *m, const char *s, size_t n, bool late, size_t *length)
 {
     for (int32_t i = 0; i < m->n_matched; i++) {
+        if (m->n_normal > 0 && m->late[i] != late) continue;
         const char *t = rd_strings_at(&m->specials, m->matched[i], length);
         if (*length <= n && memcmp(s, t, *length) == 0) return m->matched[i];
     }
     return -1;
 }
 
-static bool put_text(byte_call *c, const char *text, size_t n)
+/* Puts the added tokens of a text, and what is between them by `put`. */
+static bool put_added(byte_call *c, const char *text, size_t n, bool late,
+                      bool (*put)(byte_call *c, const char *text, size_t n))
 {
     size_t from = 0, length;
     for (size_t i = 0; c->m->n_matched > 0 && i < n;) {
         const int32_t special = c->m->in_text[(unsigned char)text[i]]
-                                    ? added_at(c->m, text + i, n - i, &length)
+                                    ? added_at(c->m, text + i, n - i, late, &length)
                                     : -1;
         if (special < 0) {
             i++;
             continue;
         }
-        if (!put_plain(c, text + from, i - from)) return false;
+        if (!put(c, text + from, i - from)) return false;
         put_ids(c, &c->m->special_id[special], 1);
         from = i += length;
     }
-    return put_plain(c, text + from, n - from);
+    return put(c, text + from, n - from);
+}
+
+static bool put_normal(byte_call *c, const char *text, size_t n)
+{
+    rd_strbuf *b = &c->w->normal;
+    rd_strbuf_reset(b);
+    byte_bpe_normalize(c->m, text, n, b);
+    return !b->failed && put_added(c, rd_strbuf_str(b), b->n, true, put_plain);
+}
+
+static bool put_text(byte_call *c, const char *text, size_t n)
+{
+    return put_added(c, text, n, false, c->m->n_normal > 0 ? put_normal : put_plain);
 }
 
 static void byte_bpe_segment(const void *self, void *w, const char *line, size_t n, rd_strbuf *out)
@@ -219,6 +239,11 @@ static uint64_t byte_bpe_hash(const void *self)
     if (m->n_matched > 0) h = rd_hash(h, m->matched, (size_t)m->n_matched * sizeof *m->matched);
     for (int k = 0; k < rd_splitter_count(m->split); k++)
         h = rd_hash(h, rd_splitter_pattern(m->split, k), strlen(rd_splitter_pattern(m->split, k)));
+    if (m->n_normal > 0) {
+        h = rd_hash(h, m->normal, (size_t)m->n_normal * sizeof *m->normal);
+        h = rd_hash(h, rd_normalize_library(), strlen(rd_normalize_library()));
+        if (m->n_matched > 0) h = rd_hash(h, m->late, (size_t)m->n_matched * sizeof *m->late);
+    }
     const char flags[] = {m->by_id, m->ignore_merges, m->prefix_space};
     h = rd_hash(h, flags, sizeof flags);
     return rd_hash(h, rd_splitter_library(), strlen(rd_splitter_library()));
