@@ -210,20 +210,13 @@ $(FAULTS): tests/support/preload/io_faults.c tests/support/io_faults.h
 $(UNIT:%=%.c.o) $(MPI:%=%.c.o) $(TOOLS:%=%.c.o) $(SHARED): private CPPFLAGS += -Itests/support
 
 demo: ## installs missing packages, builds, trains spelling to sound with 2 ranks for some minutes, then you can try it
-	@command -v $(CC) mpirun pkg-config > /dev/null && pkg-config --exists $(PKGS) && \
-	    printf '#include <dnnl.h>\n' | $(CC) $(DNNL_CFLAGS) -x c -fsyntax-only - 2> /dev/null || $(MAKE) --no-print-directory deps
-	@$(MAKE) --no-print-directory -j$(JOBS) all
-	@PROG=$(PROG) configs/demo.sh
 demo-translate: ## fetches text, trains English to German with 2 ranks for five minutes, then translates what you type
-	@command -v $(CC) mpirun pkg-config > /dev/null && pkg-config --exists $(PKGS) && \
-	    printf '#include <dnnl.h>\n' | $(CC) $(DNNL_CFLAGS) -x c -fsyntax-only - 2> /dev/null || $(MAKE) --no-print-directory deps
-	@$(MAKE) --no-print-directory -j$(JOBS) all
-	@PROG=$(PROG) BUILD=$(BUILD) configs/demo_translate.sh
 demo-lm: ## fetches novels, trains a language model with 2 ranks for five minutes, then continues what you type
+demo demo-translate demo-lm:
 	@command -v $(CC) mpirun pkg-config > /dev/null && pkg-config --exists $(PKGS) && \
 	    printf '#include <dnnl.h>\n' | $(CC) $(DNNL_CFLAGS) -x c -fsyntax-only - 2> /dev/null || $(MAKE) --no-print-directory deps
 	@$(MAKE) --no-print-directory -j$(JOBS) all
-	@PROG=$(PROG) configs/demo_lm.sh
+	@PROG=$(PROG) BUILD=$(BUILD) configs/$(subst -,_,$@).sh
 
 # make test T="unit/npz mpi/watch cli/run_*" builds what these tests need and runs them; tests/README.md says more.
 # make test SUITE=... runs one suite: unit (cmocka, scripts, fuzz corpora), mpi (programs under mpirun), cli, gpu, or all.
