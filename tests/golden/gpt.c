@@ -4,110 +4,39 @@
  *
  * The formula: one running index n goes through all parameters, p_n = 0.3 sin(1.7 n + 0.3); gains
  * are 1 + p_n. Matrices count as [outputs][inputs], row by row. */
-#include "rd/model.h"
-#include "rd/modes.h"
+#include "golden_model.h"
 #include "rd/npz.h"
 #include "rd/optim.h"
-#include "test.h"
-#include "test_device.h"
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define FOLDER "tests/golden/gpt"
 enum { MOST_V = 32, STEPS = 10 };
 
-typedef struct fixture {
-    rd_config *config;
-    rd_params *ps;
-    rd_backend *be, *device; /* device: NULL if be computes */
-    rd_tape *tape;
-    const rd_model_def *def;
-    void *model;
-} fixture;
-
 /* Makes a model of a config, whose parameters are not laid out yet. */
-static void open_model(fixture *f, const char *text, size_t n, int64_t V, int32_t end)
+static void open_model(golden_model *f, const char *text, size_t n, int64_t V, int32_t end)
 {
-    rd_status st = {0};
-    const rd_option_group *groups[RD_MAX_GROUPS];
     const rd_data_spec spec = {.src_vocab_size = V, .tgt_vocab_size = V, .end_id = end};
-    rd_log *log;
-    memset(f, 0, sizeof *f);
-    must_do(rd_config_new("x.json", text, n, groups, rd_option_groups(groups), false, &f->config,
-                          &st),
-            &st);
-    f->def = rd_model_find(json_string_value(rd_config_get(f->config, "model")));
-    assert_non_null(f->def);
-    for (const rd_model_key *k = f->def->keys; k->key; k++)
-        if (!rd_config_has(f->config, k->key))
-            must_do(rd_config_put(f->config, k->key, json_loads(k->value, JSON_DECODE_ANY, NULL),
-                                  "model", &st),
-                    &st);
-    must_do(rd_params_new(&f->ps, &st), &st);
-    must_do(rd_backend_cpu_new(1, false, &f->be, &st), &st);
-    must_do(rd_log_new(0, "test", stdout, &log, &st), &st);
-    const rd_model_args a = {.def = f->def,
-                             .config = f->config,
-                             .mode = RD_MODE_TRAIN,
-                             .data = &spec,
-                             .seed = 1,
-                             .params = f->ps,
-                             .backend = f->be,
-                             .log = log};
-    must_do(f->def->create(&a, &f->model, &st), &st);
-    rd_log_free(log);
-}
-
-static void start(fixture *f)
-{
-    rd_status st = {0};
-    must_do(test_use_device(f->ps, &st), &st);
-#ifdef RD_CUDA
-    if (test_on_gpu()) must_do(rd_backend_gpu_new(test_gpu, 1, &f->device, &st), &st);
-#endif
-    must_do(rd_tape_new(f->device ? f->device : f->be, f->ps, &f->tape, &st), &st);
-}
-
-static void close_model(fixture *f)
-{
-    rd_tape_free(f->tape);
-    f->def->destroy(f->model);
-    rd_backend_free(f->device);
-    rd_backend_free(f->be);
-    rd_params_free(f->ps);
-    rd_config_free(f->config);
+    golden_open(f, "x.json", text, n, GOLDEN_MODEL_KEYS, &spec);
 }
 
 /* Runs n samples: tokens and offsets. before: number of tokens of each that are no targets; NULL:
  * one. */
-static rd_loss_out run(fixture *f, int64_t n, const int32_t *ids, const int64_t *off,
+static rd_loss_out run(golden_model *f, int64_t n, const int32_t *ids, const int64_t *off,
                        const int32_t *before, bool backward)
 {
     static const int64_t sample[] = {0, 1, 2, 3, 4, 5, 6, 7};
-    rd_status st = {0};
-    rd_loss_out out;
     rd_batch b = {.n = n, .n_global = n, .sample = sample, .n_fields = before ? 2 : 1};
     b.field[0] = (rd_field){.name = "target", .dtype = RD_I32, .data = ids, .off = off};
     b.field[1] = (rd_field){.name = "prompt", .dtype = RD_I32, .data = before, .off = sample};
-    memset(test_grads(f->ps), 0, (size_t)rd_params_span(f->ps) * sizeof(float));
-    rd_params_touch_grads(f->ps);
-    rd_tape_reset(f->tape, backward, true);
-    must_do(f->def->loss(f->model, f->tape, &b, &out, &st), &st);
-    if (backward) must_do(rd_tape_backward(f->tape, out.loss, &st), &st);
-    return out;
-}
-
-static void near(double got, double want, double rtol, const char *what)
-{
-    if (!(fabs(got - want) <= rtol * fabs(want)))
-        fail_msg("%s: got %.9g, want %.9g", what, got, want);
+    return golden_loss(f, &b, backward);
 }
 
 /* ---- the formula ---- */
 
 /* Fills columns [col, col + cols) of a parameter, or all of a vector, as a matrix [cols][rows]. */
-static void fill(fixture *f, const char *name, double base, int64_t col, int64_t cols, int64_t *n)
+static void fill(golden_model *f, const char *name, double base, int64_t col, int64_t cols,
+                 int64_t *n)
 {
     const rd_param *p = rd_params_find(f->ps, name);
     if (!p) fail_msg("the model has no parameter '%s'", name);
@@ -119,7 +48,7 @@ static void fill(fixture *f, const char *name, double base, int64_t col, int64_t
 }
 
 /* Fills a table, row by row. */
-static void fill_rows(fixture *f, const char *name, int64_t *n)
+static void fill_rows(golden_model *f, const char *name, int64_t *n)
 {
     const rd_param *p = rd_params_find(f->ps, name);
     if (!p) fail_msg("the model has no parameter '%s'", name);
@@ -127,7 +56,7 @@ static void fill_rows(fixture *f, const char *name, int64_t *n)
     for (int64_t i = 0; i < p->n; i++, ++*n) w[i] = (float)(0.3 * sin(1.7 * (double)*n + 0.3));
 }
 
-static void fill_in_layer(fixture *f, int l, const char *name, int64_t col, int64_t cols,
+static void fill_in_layer(golden_model *f, int l, const char *name, int64_t col, int64_t cols,
                           int64_t *n)
 {
     char full[96];
@@ -135,7 +64,7 @@ static void fill_in_layer(fixture *f, int l, const char *name, int64_t col, int6
     fill(f, full, strstr(name, "gain") ? 1.0 : 0.0, col, cols, n);
 }
 
-static void fill_gpt2(fixture *f)
+static void fill_gpt2(golden_model *f)
 {
     static const struct {
         const char *name;
@@ -164,7 +93,7 @@ static void fill_gpt2(fixture *f)
     assert_int_equal(rd_params_count(f->ps), 1896);
 }
 
-static void fill_llama(fixture *f, bool qk_norm)
+static void fill_llama(golden_model *f, bool qk_norm)
 {
     int64_t n = 0;
     fill_rows(f, "embedding", &n);
@@ -238,7 +167,7 @@ static void test_formula(void **state)
     static const int64_t off[] = {0, 7}, first_off[] = {0, 2};
     const formula *c = *state;
     rd_status st = {0};
-    fixture f;
+    golden_model f;
     double sum = 0.0;
     open_model(&f, c->config, strlen(c->config), 11, -1);
     must_do(rd_params_seal(f.ps, 1, NAN, &st), &st);
@@ -247,10 +176,10 @@ static void test_formula(void **state)
     else
         fill_gpt2(&f);
     rd_params_touch(f.ps);
-    start(&f);
+    golden_start(&f);
     const rd_loss_out out = run(&f, 1, ids, off, NULL, true);
     assert_true(out.weight == 6.0 && out.n_targets == 6.0);
-    near(out.loss_sum / 6.0, c->loss, 1e-5, "loss");
+    golden_near(out.loss_sum / 6.0, c->loss, 1e-5, "loss");
     const float *g = test_grads(f.ps);
     for (int i = 0; i < rd_params_n(f.ps); i++) {
         const rd_param *p = rd_params_at(f.ps, i);
@@ -259,10 +188,10 @@ static void test_formula(void **state)
             sum += x * x;
         }
     }
-    near(sqrt(sum), c->norm, 1e-4, "norm of the gradient");
+    golden_near(sqrt(sum), c->norm, 1e-4, "norm of the gradient");
     if (c == &formulas[0])
-        near((double)g[rd_params_find(f.ps, "embedding")->offset] / 6.0, -0.0135387634, 1e-4,
-             "gradient of the first number of the table");
+        golden_near((double)g[rd_params_find(f.ps, "embedding")->offset] / 6.0, -0.0135387634, 1e-4,
+                    "gradient of the first number of the table");
     /* -log p_y = log sum exp z - z_y, so two labels show the difference of their logits. */
     double first = 0.0;
     for (int32_t y = 0; y < 4 && c->logits[0] != 0.0; y++) {
@@ -271,13 +200,13 @@ static void test_formula(void **state)
         if (fabs(first - nll - (c->logits[y] - c->logits[0])) > 1e-5)
             fail_msg("difference of logits %d: %.9g", y, first - nll);
     }
-    close_model(&f);
+    golden_close(&f);
 }
 
 /* ---- the cases ---- */
 
 typedef struct golden {
-    fixture f;
+    golden_model f;
     rd_npz *z;
     json_t *info;
     const int32_t *ids;
@@ -324,12 +253,12 @@ static void open_golden(golden *g, const char *name)
                (size_t)p->n * sizeof *all);
     }
     rd_params_touch(g->f.ps);
-    start(&g->f);
+    golden_start(&g->f);
 }
 
 static void close_golden(golden *g)
 {
-    close_model(&g->f);
+    golden_close(&g->f);
     json_decref(g->info);
     rd_npz_free(g->z);
 }
@@ -349,8 +278,8 @@ static void test_gradients(void **state)
     const rd_array *nll = member(g.z, "nll");
     const rd_loss_out out = run(&g.f, g.n, g.ids, g.off, NULL, true);
     for (int64_t i = 0; i < nll->dim[0]; i++) want_nll += ((const double *)nll->data)[i];
-    near(out.weight, (double)nll->dim[0], 0, "number of targets");
-    near(out.nll_sum, want_nll, 1e-5, "loss");
+    golden_near(out.weight, (double)nll->dim[0], 0, "number of targets");
+    golden_near(out.nll_sum, want_nll, 1e-5, "loss");
     const float *want = member(g.z, "grads")->data;
     const json_t *list = json_object_get(g.info, "parameters");
     for (size_t i = 0; i < json_array_size(list); i++) {
@@ -404,7 +333,7 @@ static void test_adamw(void **state)
     for (int64_t i = 0; i <= STEPS; i++) {
         const rd_loss_out out = run(&g.f, g.n, g.ids, g.off, NULL, true);
         rd_optim_stats stats = {0};
-        near(out.loss_sum / out.weight, want[i], 1e-5, "loss of an AdamW step");
+        golden_near(out.loss_sum / out.weight, want[i], 1e-5, "loss of an AdamW step");
         must_do(rd_optim_step(o, i + 1, 0.01, 1.0 / out.weight, &stats, &st), &st);
     }
     rd_optim_free(o);
@@ -418,7 +347,7 @@ static void test_recompute(void **state)
     for (int k = 0; k < 3; k++) {
         golden g;
         open_golden(&g, ((const case_name *)*state)->name);
-        fixture f;
+        golden_model f;
         rd_status st = {0};
         char text[1024];
         const rd_array *conf = member(g.z, "config_json");
@@ -429,7 +358,7 @@ static void test_recompute(void **state)
                           : "layer");
         open_model(&f, text, strlen(text), g.V, -1);
         must_do(rd_params_seal(f.ps, 1, NAN, &st), &st);
-        start(&f);
+        golden_start(&f);
         (void)run(&f, g.n, g.ids, g.off, NULL, true);
         const size_t bytes = (size_t)rd_params_span(f.ps) * sizeof(float);
         if (!first) {
@@ -437,7 +366,7 @@ static void test_recompute(void **state)
             memcpy(first, test_grads(f.ps), bytes);
         }
         assert_memory_equal(first, test_grads(f.ps), bytes);
-        close_model(&f);
+        golden_close(&f);
         close_golden(&g);
     }
     free(first);
@@ -448,7 +377,7 @@ static void test_recompute(void **state)
 enum { END = 5, V = 11 };
 
 /* Opens a model with weights of its seed. more: further keys. */
-static void open_small(fixture *f, const char *more, int32_t end)
+static void open_small(golden_model *f, const char *more, int32_t end)
 {
     char text[1024];
     rd_status st = {0};
@@ -458,7 +387,7 @@ static void open_small(fixture *f, const char *more, int32_t end)
              more);
     open_model(f, text, strlen(text), V, end);
     must_do(rd_params_seal(f->ps, 1, NAN, &st), &st);
-    start(f);
+    golden_start(f);
 }
 
 /* With document_mask the loss of the second document keeps all its bits while the first one
@@ -473,7 +402,7 @@ static void test_documents(void **state)
     static const int32_t before = 6; /* the labels behind the end token count */
     (void)state;
     for (size_t k = 0; k < sizeof forms / sizeof *forms; k++) {
-        fixture f;
+        golden_model f;
         double nll[2];
         open_small(&f, forms[k], END);
         for (int i = 0; i < 2; i++) {
@@ -485,7 +414,7 @@ static void test_documents(void **state)
         if ((nll[0] == nll[1]) != (k > 0))
             fail_msg("form %zu: the second document has the losses %.17g and %.17g", k, nll[0],
                      nll[1]);
-        close_model(&f);
+        golden_close(&f);
     }
 }
 
@@ -495,13 +424,13 @@ static void test_document_alone(void **state)
     static const int32_t ids[] = {1, 2, 3, 4, END, 6, 7, 8, 1, END};
     static const int64_t off[] = {0, 10}, alone_off[] = {0, 6};
     static const int32_t before = 5, alone_before = 1;
-    fixture f;
+    golden_model f;
     (void)state;
     open_small(&f, ", \"document_mask\": true", END);
     const double in_window = run(&f, 1, ids, off, &before, false).nll_sum,
                  alone = run(&f, 1, ids + 4, alone_off, &alone_before, false).nll_sum;
-    near(in_window, alone, 1e-6, "loss of a document in a window");
-    close_model(&f);
+    golden_near(in_window, alone, 1e-6, "loss of a document in a window");
+    golden_close(&f);
 }
 
 /* The loss is the mean over all labels that count; those of prompts do not. */
@@ -509,15 +438,15 @@ static void test_prompts(void **state)
 {
     static const int32_t ids[] = {1, 2, 3, 4, 6, 7, 8, 1}, before[] = {3, 1}, none[] = {1, 1};
     static const int64_t off[] = {0, 5, 8}, first[] = {0, 3};
-    fixture f;
+    golden_model f;
     (void)state;
     open_small(&f, "", -1);
     const rd_loss_out some = run(&f, 2, ids, off, before, false),
                       all = run(&f, 2, ids, off, none, false);
     const double prompt = run(&f, 1, ids, first, none, false).nll_sum;
     assert_true(some.n_targets == 4.0 && all.n_targets == 6.0 && some.n_tokens_tgt == 6.0);
-    near(some.nll_sum, all.nll_sum - prompt, 1e-6, "loss without the labels of the prompt");
-    close_model(&f);
+    golden_near(some.nll_sum, all.nll_sum - prompt, 1e-6, "loss without the labels of the prompt");
+    golden_close(&f);
 }
 
 /* ---- completion ---- */
@@ -530,7 +459,7 @@ static void check_completion(const char *more, int32_t end)
     static const int32_t prompts[] = {1, 2, 3, 4, 9, 7, 8};
     static const int64_t off[] = {0, 4, 5, 7}, sample[] = {0, 1, 2};
     rd_status st = {0};
-    fixture f;
+    golden_model f;
     rd_decoded out[N];
     int32_t kept[N][MOST];
     int64_t n_kept[N];
@@ -563,7 +492,7 @@ static void check_completion(const char *more, int32_t end)
             text[n] = best;
         }
     }
-    close_model(&f);
+    golden_close(&f);
 }
 
 static void test_completion(void **state)
@@ -585,7 +514,7 @@ static void test_room(void **state)
     static const int64_t sample[] = {0};
     int32_t ids[17];
     rd_status st = {0};
-    fixture f;
+    golden_model f;
     rd_decoded out;
     (void)state;
     for (int i = 0; i < 17; i++) ids[i] = i % V;
@@ -604,7 +533,7 @@ static void test_room(void **state)
             assert_int_equal(out.n, 17 - n);
         }
     }
-    close_model(&f);
+    golden_close(&f);
 }
 
 /* ---- numbers of parameters ---- */
@@ -652,12 +581,12 @@ static const count_case counts[] = {
 static void test_count(void **state)
 {
     const count_case *c = *state;
-    fixture f;
+    golden_model f;
     char text[1024];
     snprintf(text, sizeof text, "{%s}", c->keys);
     open_model(&f, text, strlen(text), c->V, -1);
     assert_int_equal(rd_params_count(f.ps), c->count);
-    close_model(&f);
+    golden_close(&f);
 }
 
 /* Initial weights: the first loss is close to the logarithm of the vocabulary. */
@@ -671,13 +600,13 @@ static void test_first_loss(void **state)
         static const char *const texts[] = {
             "{\"model\": \"nanogpt_char\", \"n_layers\": 2, \"n_embd\": 96}",
             "{\"model\": \"llama\", \"n_layers\": 2, \"n_embd\": 96}"};
-        fixture f;
+        golden_model f;
         open_model(&f, texts[k], strlen(texts[k]), 65, -1);
         must_do(rd_params_seal(f.ps, 1, NAN, &st), &st);
-        start(&f);
+        golden_start(&f);
         const double loss = run(&f, 1, ids, off, NULL, false).nll_sum / 9.0;
         if (!(fabs(loss - log(65.0)) < 0.3)) fail_msg("the first loss is %g", loss);
-        close_model(&f);
+        golden_close(&f);
     }
 }
 

@@ -13,14 +13,10 @@
  *                full step
  *   scores       1e-4 relative plus 1e-5: log softmax subtracts float32 numbers as large as the
  *                logits, up to about 20 */
-#include "rd/model.h"
+#include "golden_model.h"
 #include "rd/npz.h"
 #include "rd/optim.h"
-#include "rd/modes.h"
-#include "test.h"
-#include "test_device.h"
 #include <dirent.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,14 +24,9 @@
 enum { MOST_CASES = 200, MOST_ROWS = 16 };
 
 typedef struct fixture {
+    golden_model m;
     rd_npz *z;
     json_t *info;
-    rd_config *config;
-    const rd_model_def *def;
-    rd_params *ps;
-    rd_backend *be, *device; /* device: NULL if be computes */
-    rd_tape *tape;
-    void *model;
     rd_batch batch;
 } fixture;
 
@@ -57,10 +48,10 @@ static void set_params(fixture *f, double scale)
 {
     const float *all = member(f->z, "params")->data;
     const json_t *list = json_object_get(f->info, "parameters");
-    assert_int_equal(json_array_size(list), rd_params_n(f->ps));
+    assert_int_equal(json_array_size(list), rd_params_n(f->m.ps));
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *row = json_array_get(list, i);
-        rd_param *p = rd_params_find(f->ps, json_string_value(json_array_get(row, 0)));
+        rd_param *p = rd_params_find(f->m.ps, json_string_value(json_array_get(row, 0)));
         const json_t *shape = json_array_get(row, 1);
         if (!p)
             fail_msg("the model has no parameter '%s'", json_string_value(json_array_get(row, 0)));
@@ -69,18 +60,9 @@ static void set_params(fixture *f, double scale)
             assert_int_equal(json_integer_value(json_array_get(shape, (size_t)k)), p->dim[k]);
         const float *from = all + json_integer_value(json_array_get(row, 2));
         for (int64_t k = 0; k < p->n; k++)
-            test_values(f->ps)[p->offset + k] = (float)((double)from[k] * scale);
+            test_values(f->m.ps)[p->offset + k] = (float)((double)from[k] * scale);
     }
-    rd_params_touch(f->ps);
-}
-
-static void use_device(fixture *f)
-{
-    rd_status st = {0};
-    must_do(test_use_device(f->ps, &st), &st);
-#ifdef RD_CUDA
-    if (test_on_gpu()) must_do(rd_backend_gpu_new(test_gpu, 1, &f->device, &st), &st);
-#endif
+    rd_params_touch(f->m.ps);
 }
 
 static fixture *open_case(const char *name)
@@ -94,32 +76,12 @@ static fixture *open_case(const char *name)
     const rd_array *cj = member(f->z, "case_json"), *conf = member(f->z, "config_json");
     f->info = json_loadb(cj->data, cj->bytes, 0, NULL);
     assert_non_null(f->info);
-    const rd_option_group *groups[RD_MAX_GROUPS];
-    must_do(rd_config_new(name, conf->data, conf->bytes, groups, rd_option_groups(groups), true,
-                          &f->config, &st),
-            &st);
-    f->def = rd_model_find(json_string_value(rd_config_get(f->config, "model")));
-    assert_non_null(f->def);
-    must_do(rd_params_new(&f->ps, &st), &st);
-    must_do(rd_backend_cpu_new(1, false, &f->be, &st), &st);
-    rd_data_spec spec = {.src_vocab_size = (int64_t)info_number(f, "src_vocab_size"),
-                         .tgt_vocab_size = (int64_t)info_number(f, "tgt_vocab_size")};
-    rd_log *log;
-    must_do(rd_log_new(0, "test", stdout, &log, &st), &st);
-    const rd_model_args args = {.def = f->def,
-                                .config = f->config,
-                                .mode = RD_MODE_TRAIN,
-                                .data = &spec,
-                                .seed = 1,
-                                .params = f->ps,
-                                .backend = f->be,
-                                .log = log};
-    must_do(f->def->create(&args, &f->model, &st), &st);
-    rd_log_free(log);
-    must_do(rd_params_seal(f->ps, 1, NAN, &st), &st);
+    const rd_data_spec spec = {.src_vocab_size = (int64_t)info_number(f, "src_vocab_size"),
+                               .tgt_vocab_size = (int64_t)info_number(f, "tgt_vocab_size")};
+    golden_open(&f->m, name, conf->data, conf->bytes, GOLDEN_UNKNOWN_KEYS, &spec);
+    must_do(rd_params_seal(f->m.ps, 1, NAN, &st), &st);
     set_params(f, 1.0);
-    use_device(f);
-    must_do(rd_tape_new(f->device ? f->device : f->be, f->ps, &f->tape, &st), &st);
+    golden_start(&f->m);
     static const int64_t ids[MOST_ROWS] = {0, 1, 2, 3, 4, 5, 6, 7};
     const rd_array *so = member(f->z, "src_off"), *to = member(f->z, "tgt_off");
     f->batch = (rd_batch){
@@ -134,49 +96,26 @@ static fixture *open_case(const char *name)
 
 static void close_case(fixture *f)
 {
-    rd_tape_free(f->tape);
-    f->def->destroy(f->model);
-    rd_backend_free(f->device);
-    rd_backend_free(f->be);
-    rd_params_free(f->ps);
-    rd_config_free(f->config);
+    golden_close(&f->m);
     json_decref(f->info);
     rd_npz_free(f->z);
     free(f);
 }
 
-static void near(double got, double want, double rtol, const char *what)
-{
-    if (!(fabs(got - want) <= rtol * fabs(want)))
-        fail_msg("%s: got %.9g, want %.9g", what, got, want);
-}
-
-static rd_loss_out forward_backward(fixture *f)
-{
-    rd_status st = {0};
-    rd_loss_out out;
-    memset(test_grads(f->ps), 0, (size_t)rd_params_span(f->ps) * sizeof(float));
-    rd_params_touch_grads(f->ps);
-    rd_tape_reset(f->tape, true, true);
-    must_do(f->def->loss(f->model, f->tape, &f->batch, &out, &st), &st);
-    must_do(rd_tape_backward(f->tape, out.loss, &st), &st);
-    return out;
-}
-
 static void test_gradients(void **state)
 {
     fixture *f = open_case(*state);
-    const rd_loss_out out = forward_backward(f);
-    near(out.loss_sum, info_number(f, "loss_sum"), 1e-5, "loss");
-    near(out.weight, info_number(f, "weight"), 0, "weight");
-    near(out.n_correct, info_number(f, "n_correct"), 0, "right words");
+    const rd_loss_out out = golden_loss(&f->m, &f->batch, true);
+    golden_near(out.loss_sum, info_number(f, "loss_sum"), 1e-5, "loss");
+    golden_near(out.weight, info_number(f, "weight"), 0, "weight");
+    golden_near(out.n_correct, info_number(f, "n_correct"), 0, "right words");
     const float *want = member(f->z, "grads")->data;
     const json_t *list = json_object_get(f->info, "parameters");
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *row = json_array_get(list, i);
-        const rd_param *p = rd_params_find(f->ps, json_string_value(json_array_get(row, 0)));
+        const rd_param *p = rd_params_find(f->m.ps, json_string_value(json_array_get(row, 0)));
         const float *w = want + json_integer_value(json_array_get(row, 2)),
-                    *g = test_grads(f->ps) + p->offset;
+                    *g = test_grads(f->m.ps) + p->offset;
         double most = 0, gap = 0;
         for (int64_t k = 0; k < p->n; k++) {
             const double d = fabs((double)g[k] / out.weight - (double)w[k]);
@@ -198,28 +137,28 @@ static void test_adam(void **state)
     const rd_array *losses = member(f->z, "adam_loss");
     const double *want = losses->data, *sum = member(f->z, "adam_sum")->data,
                  *sumsq = member(f->z, "adam_sumsq")->data;
-    must_do(rd_optim_read(f->config, RD_MODE_TRAIN, &c, &st), &st);
-    must_do(rd_optim_new(&c, f->ps, 1, &o, &st), &st);
+    must_do(rd_optim_read(f->m.config, RD_MODE_TRAIN, &c, &st), &st);
+    must_do(rd_optim_new(&c, f->m.ps, 1, &o, &st), &st);
     for (int64_t i = 0; i < losses->dim[0]; i++) {
-        const rd_loss_out out = forward_backward(f);
-        near(out.loss_sum / out.weight, want[i], 1e-5, "loss of an Adam step");
+        const rd_loss_out out = golden_loss(&f->m, &f->batch, true);
+        golden_near(out.loss_sum / out.weight, want[i], 1e-5, "loss of an Adam step");
         rd_optim_stats stats = {0};
         must_do(rd_optim_step(o, i + 1, 0.01, 1.0 / out.weight, &stats, &st), &st);
     }
-    const rd_loss_out out = forward_backward(f);
-    near(out.loss_sum / out.weight, info_number(f, "adam_loss_after"), 1e-5,
-         "loss after ten Adam steps");
+    const rd_loss_out out = golden_loss(&f->m, &f->batch, true);
+    golden_near(out.loss_sum / out.weight, info_number(f, "adam_loss_after"), 1e-5,
+                "loss after ten Adam steps");
     const json_t *list = json_object_get(f->info, "parameters");
     for (size_t i = 0; i < json_array_size(list); i++) {
         const rd_param *p =
-            rd_params_find(f->ps, json_string_value(json_array_get(json_array_get(list, i), 0)));
+            rd_params_find(f->m.ps, json_string_value(json_array_get(json_array_get(list, i), 0)));
         double s = 0, q = 0;
         for (int64_t k = 0; k < p->n; k++) {
-            const double w = (double)test_values(f->ps)[p->offset + k];
+            const double w = (double)test_values(f->m.ps)[p->offset + k];
             s += w;
             q += w * w;
         }
-        near(q, sumsq[i], 1e-3, p->name);
+        golden_near(q, sumsq[i], 1e-3, p->name);
         if (fabs(s - sum[i]) > 1e-3 * sqrt(sumsq[i] * (double)p->n))
             fail_msg("sum of %s: got %.6g, want %.6g", p->name, s, sum[i]);
     }
@@ -243,8 +182,8 @@ static void search_near(fixture *f, size_t s, int64_t first, int64_t n, rd_decod
     b.n = b.n_global = n;
     b.sample += first;
     for (int k = 0; k < b.n_fields; k++) b.field[k].off += first;
-    rd_tape_reset(f->tape, false, false);
-    must_do(f->def->decode(f->model, f->tape, &b, &c, out, &st), &st);
+    rd_tape_reset(f->m.tape, false, false);
+    must_do(f->m.def->decode(f->m.model, f->m.tape, &b, &c, out, &st), &st);
     for (int64_t i = 0; i < n; i++) {
         const int64_t piece = (int64_t)s * f->batch.n + first + i,
                       len = off[piece + 1] - off[piece];
@@ -263,7 +202,7 @@ static void search_near(fixture *f, size_t s, int64_t first, int64_t n, rd_decod
 static void test_search(void **state)
 {
     fixture *f = open_case(*state);
-    rd_backend *be = f->device ? f->device : f->be;
+    rd_backend *be = f->m.device ? f->m.device : f->m.be;
     const int64_t n = f->batch.n;
     set_params(f, info_number(f, "decode_scale"));
     for (size_t s = 0; s < json_array_size(json_object_get(f->info, "decode_searches")); s++) {
@@ -276,7 +215,7 @@ static void test_search(void **state)
         rd_backend_set_block_bytes(be, 0);
         for (int64_t i = 0; i < n; i++) {
             search_near(f, s, i, 1, &alone);
-            if (!f->device && !(alone.score == score[i]))
+            if (!f->m.device && !(alone.score == score[i]))
                 fail_msg("score of a sentence alone: %.9g, with others %.9g", alone.score,
                          score[i]);
         }
@@ -301,8 +240,8 @@ static void test_coverage(void **state)
                        .form = RD_LENGTH_GNMT,
                        .coverage = k < 0 ? 0.0 : 0.5,
                        .coverage_form = k == 1 ? RD_COVERAGE_SUMMARY : RD_COVERAGE_GNMT}};
-        rd_tape_reset(f->tape, false, false);
-        must_do(f->def->decode(f->model, f->tape, &f->batch, &c, out, &st), &st);
+        rd_tape_reset(f->m.tape, false, false);
+        must_do(f->m.def->decode(f->m.model, f->m.tape, &f->batch, &c, out, &st), &st);
         for (int64_t i = 0; i < f->batch.n; i++) {
             if (k < 0) {
                 plain[i] = out[i].score;

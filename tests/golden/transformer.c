@@ -8,63 +8,20 @@
  * Values that backward computes again give the same bytes as values that are kept.
  *
  * seq2seq.c compares all gradients, updates and searches. */
-#include "rd/model.h"
-#include "rd/modes.h"
-#include "test.h"
-#include "test_device.h"
-#include <math.h>
+#include "golden_model.h"
 #include <stdlib.h>
 #include <string.h>
 
 enum { V = 11 };
 
-typedef struct fixture {
-    rd_config *config;
-    rd_params *ps;
-    rd_backend *be, *device; /* device: NULL if be computes */
-    rd_tape *tape;
-    const rd_model_def *def;
-    void *model;
-} fixture;
-
 /* Makes a model of a config, whose parameters are not laid out yet. */
-static void open_model(fixture *f, const char *text, int64_t src_vocab, int64_t tgt_vocab)
+static void open_model(golden_model *f, const char *text, int64_t src_vocab, int64_t tgt_vocab)
 {
-    rd_status st = {0};
-    const rd_option_group *groups[RD_MAX_GROUPS];
     const rd_data_spec spec = {.src_vocab_size = src_vocab,
                                .tgt_vocab_size = tgt_vocab,
                                .src_vocab_hash = (uint64_t)src_vocab,
                                .tgt_vocab_hash = (uint64_t)tgt_vocab};
-    rd_log *log;
-    memset(f, 0, sizeof *f);
-    must_do(rd_config_new("x.json", text, strlen(text), groups, rd_option_groups(groups), false,
-                          &f->config, &st),
-            &st);
-    must_do(rd_params_new(&f->ps, &st), &st);
-    must_do(rd_backend_cpu_new(1, false, &f->be, &st), &st);
-    must_do(rd_log_new(0, "test", stdout, &log, &st), &st);
-    f->def = rd_model_find("transformer");
-    const rd_model_args a = {.def = f->def,
-                             .config = f->config,
-                             .mode = RD_MODE_TRAIN,
-                             .data = &spec,
-                             .seed = 1,
-                             .params = f->ps,
-                             .backend = f->be,
-                             .log = log};
-    must_do(f->def->create(&a, &f->model, &st), &st);
-    rd_log_free(log);
-}
-
-static void close_model(fixture *f)
-{
-    rd_tape_free(f->tape);
-    f->def->destroy(f->model);
-    rd_backend_free(f->device);
-    rd_backend_free(f->be);
-    rd_params_free(f->ps);
-    rd_config_free(f->config);
+    golden_open(f, "x.json", text, strlen(text), 0, &spec);
 }
 
 /* ---- the formula ---- */
@@ -76,7 +33,7 @@ static const char tiny[] =
     " \"average_across_timesteps\": true%s}";
 
 /* Fills the next parameter. transposed: it is stored as [inputs][outputs]. */
-static void fill(fixture *f, const char *name, double base, bool transposed, int64_t *n)
+static void fill(golden_model *f, const char *name, double base, bool transposed, int64_t *n)
 {
     const rd_param *p = rd_params_find(f->ps, name);
     if (!p) fail_msg("the model has no parameter '%s'", name);
@@ -88,7 +45,7 @@ static void fill(fixture *f, const char *name, double base, bool transposed, int
     }
 }
 
-static void fill_part(fixture *f, const char *prefix, const char *const *names, int64_t *n)
+static void fill_part(golden_model *f, const char *prefix, const char *const *names, int64_t *n)
 {
     char full[128];
     for (int i = 0; names[i]; i++) {
@@ -97,7 +54,7 @@ static void fill_part(fixture *f, const char *prefix, const char *const *names, 
     }
 }
 
-static void fill_all(fixture *f)
+static void fill_all(golden_model *f)
 {
     static const char *const norm[] = {"norm_gain", "norm_bias", NULL},
                              *const self[] = {"norm_gain", "norm_bias", "qkv_kernel", "out_kernel",
@@ -121,7 +78,7 @@ static void fill_all(fixture *f)
     rd_params_touch(f->ps);
 }
 
-static void open_tiny(fixture *f, const char *more)
+static void open_tiny(golden_model *f, const char *more)
 {
     rd_status st = {0};
     char text[1024];
@@ -129,20 +86,14 @@ static void open_tiny(fixture *f, const char *more)
     open_model(f, text, V, V);
     must_do(rd_params_seal(f->ps, 1, NAN, &st), &st);
     fill_all(f);
-    must_do(test_use_device(f->ps, &st), &st);
-#ifdef RD_CUDA
-    if (test_on_gpu()) must_do(rd_backend_gpu_new(test_gpu, 1, &f->device, &st), &st);
-#endif
-    must_do(rd_tape_new(f->device ? f->device : f->be, f->ps, &f->tape, &st), &st);
+    golden_start(f);
 }
 
 /* Runs the two sentences. label0 replaces the first label. */
-static rd_loss_out run(fixture *f, int32_t label0, bool backward)
+static rd_loss_out run(golden_model *f, int32_t label0, bool backward)
 {
     static const int32_t source[] = {4, 5, 6, 3, 7, 3};
     static const int64_t source_off[] = {0, 4, 6}, target_off[] = {0, 4, 7}, sample[] = {0, 1};
-    rd_status st = {0};
-    rd_loss_out out;
     /* The inputs are 2 8 9 and 2 5, the labels 8 9 3 and 5 3. A sentence of one input has the label
      * label0 alone. */
     const int32_t whole[] = {2, 8, 9, 3, 2, 5, 3}, first[] = {2, label0};
@@ -157,18 +108,7 @@ static rd_loss_out run(fixture *f, int32_t label0, bool backward)
                             .dtype = RD_I32,
                             .data = all ? whole : first,
                             .off = all ? target_off : first_off};
-    memset(test_grads(f->ps), 0, (size_t)rd_params_span(f->ps) * sizeof(float));
-    rd_params_touch_grads(f->ps);
-    rd_tape_reset(f->tape, backward, true);
-    must_do(f->def->loss(f->model, f->tape, &b, &out, &st), &st);
-    if (backward) must_do(rd_tape_backward(f->tape, out.loss, &st), &st);
-    return out;
-}
-
-static void near(double got, double want, double rtol, const char *what)
-{
-    if (!(fabs(got - want) <= rtol * fabs(want)))
-        fail_msg("%s: got %.9g, want %.9g", what, got, want);
+    return golden_loss(f, &b, backward);
 }
 
 static void test_losses(void **state)
@@ -182,20 +122,20 @@ static void test_losses(void **state)
         {", \"label_smoothing\": 0.1, \"label_smoothing_form\": \"fairseq\"", 2.7473894124}};
     (void)state;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
-        fixture f;
+        golden_model f;
         open_tiny(&f, forms[i].more);
         const rd_loss_out out = run(&f, -1, false);
         assert_true(out.weight == 5.0 && out.n_targets == 5.0);
         assert_true(out.n_tokens_src == 6.0 && out.n_tokens_tgt == 7.0);
-        near(out.loss_sum / 5.0, forms[i].loss, 1e-5, "loss");
-        near(out.nll_sum / 5.0, forms[0].loss, 1e-5, "loss without smoothing");
-        close_model(&f);
+        golden_near(out.loss_sum / 5.0, forms[i].loss, 1e-5, "loss");
+        golden_near(out.nll_sum / 5.0, forms[0].loss, 1e-5, "loss without smoothing");
+        golden_close(&f);
     }
 }
 
 static void test_gradient(void **state)
 {
-    fixture f;
+    golden_model f;
     double sum = 0.0;
     (void)state;
     open_tiny(&f, ", \"label_smoothing\": 0.1");
@@ -208,23 +148,24 @@ static void test_gradient(void **state)
             sum += x * x;
         }
     }
-    near(sqrt(sum), 1.9638365481, 1e-4, "norm of the gradient");
-    near((double)g[rd_params_find(f.ps, "embedding")->offset] / out.weight, 0.0177252863, 1e-4,
-         "gradient of the first number of the table, which only the output uses");
-    close_model(&f);
+    golden_near(sqrt(sum), 1.9638365481, 1e-4, "norm of the gradient");
+    golden_near((double)g[rd_params_find(f.ps, "embedding")->offset] / out.weight, 0.0177252863,
+                1e-4, "gradient of the first number of the table, which only the output uses");
+    golden_close(&f);
 }
 
 /* -log p_y = log sum exp z - z_y, so two labels show the difference of their logits. */
 static void test_logits(void **state)
 {
     static const double want[] = {-1.14576986, 1.12299209, 2.01839859, 0.71373820};
-    fixture f;
+    golden_model f;
     (void)state;
     open_tiny(&f, "");
     const double first = run(&f, 0, false).nll_sum;
     for (int32_t y = 1; y < 4; y++)
-        near(first - run(&f, y, false).nll_sum, want[y] - want[0], 1e-5, "difference of logits");
-    close_model(&f);
+        golden_near(first - run(&f, y, false).nll_sum, want[y] - want[0], 1e-5,
+                    "difference of logits");
+    golden_close(&f);
 }
 
 /* With int8 weights the differences of logits are within 1 % of their range, 3.3, of the golden
@@ -232,7 +173,7 @@ static void test_logits(void **state)
 static void test_int8(void **state)
 {
     static const double want[] = {-1.14576986, 1.12299209, 2.01839859, 0.71373820};
-    fixture f;
+    golden_model f;
     double worst = 0.0;
     (void)state;
     if (test_on_gpu()) skip_because("8-bit weights are for CPUs");
@@ -243,7 +184,7 @@ static void test_int8(void **state)
         worst = fmax(worst, fabs(first - run(&f, y, false).nll_sum - (want[y] - want[0])));
     if (!(worst < 0.033 && worst > 1e-4))
         fail_msg("logits are %.3g away from the golden ones", worst);
-    close_model(&f);
+    golden_close(&f);
 }
 
 /* ---- numbers of parameters ---- */
@@ -293,12 +234,12 @@ static count_row count_rows[] = {
 static void count_parameters(void **state)
 {
     const count_row *r = *state;
-    fixture f;
+    golden_model f;
     char text[512];
     snprintf(text, sizeof text, "{\"model\": \"transformer\", %s}", r->sizes);
     open_model(&f, text, r->src_vocab, r->tgt_vocab);
     assert_int_equal(rd_params_count(f.ps), r->want);
-    close_model(&f);
+    golden_close(&f);
 }
 
 /* ---- dropout ---- */
@@ -311,7 +252,7 @@ static void test_dropout(void **state)
     static const int64_t source_off[] = {0, 4, 6}, target_off[] = {0, 4, 7};
     static const int64_t ids[] = {11, 12}, others[] = {11, 13};
     rd_status st = {0};
-    fixture f;
+    golden_model f;
     rd_loss_out out;
     double loss[5], both, other, plain;
     (void)state;
@@ -355,17 +296,17 @@ static void test_dropout(void **state)
             must_do(f.def->loss(f.model, f.tape, &b, &out, &st), &st);
             sum += out.loss_sum;
         }
-        near(both, sum, 1e-5, "sentences one by one");
-        near(plain / 5.0, 2.7206819483, 1e-5, "loss outside of training");
+        golden_near(both, sum, 1e-5, "sentences one by one");
+        golden_near(plain / 5.0, 2.7206819483, 1e-5, "loss outside of training");
         if (place == 4) {
-            near(both, plain, 1e-6, "loss without dropout");
+            golden_near(both, plain, 1e-6, "loss without dropout");
         } else {
             if (fabs(both - plain) < 1e-3) fail_msg("dropout_%s has no effect", keys[place]);
             if (fabs(both - other) < 1e-3)
                 fail_msg("dropout_%s does not depend on the sample", keys[place]);
         }
         for (int k = 0; k < place; k++) assert_true(fabs(loss[k] - both) > 1e-4);
-        close_model(&f);
+        golden_close(&f);
     }
 }
 
@@ -388,7 +329,7 @@ static init_row init_rows[] = {
     {"init: fairseq", "fairseq", 4, 4, 4, 2, 0.125},
 };
 
-static void largest(const fixture *f, const char *name, double want)
+static void largest(const golden_model *f, const char *name, double want)
 {
     const rd_param *p = rd_params_find(f->ps, name);
     double most = 0.0;
@@ -401,7 +342,7 @@ static void largest(const fixture *f, const char *name, double want)
         fail_msg("%s: the largest value is %.6g, want %.6g", name, most, want);
 }
 
-static double root_mean_square(const fixture *f, const char *name)
+static double root_mean_square(const golden_model *f, const char *name)
 {
     const rd_param *p = rd_params_find(f->ps, name);
     double sum = 0.0;
@@ -421,7 +362,7 @@ static double init_bound(double fans)
 static void test_init(void **state)
 {
     const init_row *row = *state;
-    fixture f;
+    golden_model f;
     rd_status st = {0};
     char text[512];
     for (int tied = 1; tied >= 0; tied--) {
@@ -437,14 +378,14 @@ static void test_init(void **state)
         largest(&f, "decoder/layer0/memory/kv_kernel", init_bound(row->kv));
         largest(&f, "decoder/layer0/memory/out_kernel", init_bound(row->out));
         largest(&f, "decoder/layer0/ff/kernel1", init_bound(4));
-        near(root_mean_square(&f, tied ? "embedding" : "tgt_embedding"),
-             tied || strcmp(row->init, "sockeye") != 0 ? row->table : 0.07 / sqrt(3.0), 0.02,
-             "the table");
+        golden_near(root_mean_square(&f, tied ? "embedding" : "tgt_embedding"),
+                    tied || strcmp(row->init, "sockeye") != 0 ? row->table : 0.07 / sqrt(3.0), 0.02,
+                    "the table");
         if (!tied)
-            near(root_mean_square(&f, "output_kernel"),
-                 strcmp(row->init, "fairseq") == 0 ? row->table : init_rows[0].table, 0.02,
-                 "the output matrix");
-        close_model(&f);
+            golden_near(root_mean_square(&f, "output_kernel"),
+                        strcmp(row->init, "fairseq") == 0 ? row->table : init_rows[0].table, 0.02,
+                        "the output matrix");
+        golden_close(&f);
     }
 }
 
@@ -477,7 +418,7 @@ static trained train(const char *form, const char *recompute, int words)
     int64_t source_off[MANY + 1] = {0}, target_off[MANY + 1] = {0}, sample[MANY];
     rd_status st = {0};
     rd_loss_out out;
-    fixture f;
+    golden_model f;
     char text[1024];
     trained r = {0};
     for (int i = 0; i < MANY; i++) {
@@ -496,11 +437,7 @@ static trained train(const char *form, const char *recompute, int words)
              recompute, form);
     open_model(&f, text, 40, 40);
     must_do(rd_params_seal(f.ps, 1, NAN, &st), &st);
-    must_do(test_use_device(f.ps, &st), &st);
-#ifdef RD_CUDA
-    if (test_on_gpu()) must_do(rd_backend_gpu_new(test_gpu, 1, &f.device, &st), &st);
-#endif
-    must_do(rd_tape_new(f.device ? f.device : f.be, f.ps, &f.tape, &st), &st);
+    golden_start(&f);
     rd_batch b = {.n = MANY, .n_global = MANY, .sample = sample, .n_fields = 2, .epoch = 3};
     b.field[0] = (rd_field){"source", RD_I32, source, source_off, 0, {0}};
     b.field[1] = (rd_field){"target", RD_I32, target, target_off, 0, {0}};
@@ -515,7 +452,7 @@ static trained train(const char *form, const char *recompute, int words)
     r.grads = malloc(r.bytes);
     memcpy(r.grads, test_grads(f.ps), r.bytes);
     r.memory = rd_arena_peak(rd_tape_device_arena(f.tape));
-    close_model(&f);
+    golden_close(&f);
     return r;
 }
 

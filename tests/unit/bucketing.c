@@ -1,7 +1,7 @@
 /* bucketing.c -- tests the buckets and batches of Sockeye: the values of make_bucket_golden.py, the
  * bucket of each pair of a text, and orders whose batches are of one bucket each. */
 #include "../../runner/data/parallel_impl.h"
-#include "scratch_dir.h"
+#include "dataset_open.h"
 #include "test.h"
 #include <math.h>
 #include <stdlib.h>
@@ -93,20 +93,14 @@ static int make_text(void **state)
 
 static rd_dataset *open_text(const char *keys, rd_status *st)
 {
-    char text[2048];
-    const rd_option_group *groups[] = {rd_dataset_find("parallel_text")->group};
-    rd_config *c = NULL;
+    char config[1024];
+    const rd_dataset_args a = {.mode = RD_MODE_TRAIN, .split = RD_SPLIT_TRAIN};
     rd_dataset *d = NULL;
-    (void)snprintf(text, sizeof text,
-                   "{\"src_vocab_file\": \"%s/v\", \"tgt_vocab_file\": \"%s/v\", \"source_file\": "
-                   "\"%s/src\", \"target_file\": \"%s/tgt\"%s}",
-                   dir, dir, dir, dir, keys);
-    rd_dataset_args a = {.mode = RD_MODE_TRAIN, .split = RD_SPLIT_TRAIN};
-    if (rd_config_new("test.json", text, strlen(text), groups, 1, false, &c, st) == RD_OK) {
-        a.config = c;
-        (void)rd_dataset_new("parallel_text", &a, &d, st);
-    }
-    rd_config_free(c);
+    (void)snprintf(config, sizeof config,
+                   "{'src_vocab_file': '@/v', 'tgt_vocab_file': '@/v', 'source_file': '@/src', "
+                   "'target_file': '@/tgt'%s}",
+                   keys);
+    (void)dataset_open("parallel_text", config, &a, &d, st);
     return d;
 }
 
@@ -119,29 +113,29 @@ typedef struct text_row {
 
 static text_row text_rows[] = {
     {"sockeye",
-     ", \"bucketing\": \"sockeye\", \"max_seq_len\": [39]",
+     ", 'bucketing': 'sockeye', 'max_seq_len': [39]",
      RD_BUCKETS_SOCKEYE,
      10,
      {40, 40},
      1,
      true},
     {"sockeye, without scaling, width 3",
-     ", \"bucketing\": \"sockeye\", \"max_seq_len\": [31, 50], \"bucket_scaling\": false, "
-     "\"bucket_width\": 3, \"bucket_multiple\": 4",
+     ", 'bucketing': 'sockeye', 'max_seq_len': [31, 50], 'bucket_scaling': false, "
+     "'bucket_width': 3, 'bucket_multiple': 4",
      RD_BUCKETS_SOCKEYE,
      3,
      {32, 51},
      4,
      false},
     {"sockeye 3",
-     ", \"bucketing\": \"sockeye_3_word\"",
+     ", 'bucketing': 'sockeye_3_word'",
      RD_BUCKETS_SOCKEYE_3_WORD,
      8,
      {101, 101},
      1,
      false},
     {"sockeye 3, max-word, scaled",
-     ", \"bucketing\": \"sockeye_3_max_word\", \"bucket_scaling\": true, \"bucket_multiple\": 8",
+     ", 'bucketing': 'sockeye_3_max_word', 'bucket_scaling': true, 'bucket_multiple': 8",
      RD_BUCKETS_SOCKEYE_3_MAX_WORD,
      8,
      {101, 101},
@@ -313,8 +307,8 @@ static void test_conflict(void **state)
 {
     rd_status st = {0};
     (void)state;
-    rd_dataset_free(
-        open_text(", \"bucketing\": \"sockeye\", \"bucket_src\": [20], \"bucket_tgt\": [20]", &st));
+    rd_dataset_free(open_text(", 'bucketing': 'sockeye', 'bucket_src': [20], 'bucket_tgt': [20]",
+                              &st));
     assert_int_equal(st.code, RD_EUSAGE);
     assert_non_null(strstr(st.msg, "'bucketing' makes the buckets, but 'bucket_src' names others"));
 }

@@ -1,49 +1,19 @@
 /* lm_text.c -- texts for language models: documents, windows, prompts, files of tokens, tokens that
  * the log folder keeps, and input that is refused. */
 #include "../../runner/data/lm_impl.h"
-#include "scratch_dir.h"
+#include "dataset_open.h"
 #include <inttypes.h>
 #include <sys/stat.h>
 
-static void put_bytes(const char *name, const void *p, size_t n)
-{
-    FILE *f = fopen(in_dir(name), "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(p, 1, n, f), n);
-    assert_int_equal(fclose(f), 0);
-}
 static void put(const char *name, const char *text)
 {
     put_bytes(name, text, strlen(text));
 }
 
-/* Opens the dataset of a config in which "@" stands for the folder and "'" for a double quote. */
-static rd_code open_as(const char *config, const rd_dataset_args *as, rd_dataset **d, rd_status *st)
-{
-    rd_strbuf b = {0};
-    for (const char *p = config; *p; p++) {
-        if (*p == '@')
-            rd_strbuf_puts(&b, dir);
-        else
-            rd_strbuf_add(&b, *p == '\'' ? "\"" : p, 1);
-    }
-    const rd_option_group *groups[] = {rd_dataset_find("lm_text")->group};
-    rd_config *c = NULL;
-    *d = NULL;
-    if (rd_config_new("test.json", rd_strbuf_str(&b), b.n, groups, 1, false, &c, st) == RD_OK) {
-        rd_dataset_args a = *as;
-        a.config = c;
-        (void)rd_dataset_new("lm_text", &a, d, st);
-    }
-    rd_config_free(c); /* the dataset must not need it any more */
-    rd_strbuf_release(&b);
-    return st->code;
-}
-
 static rd_code open_train(const char *config, rd_dataset **d, rd_status *st)
 {
     const rd_dataset_args a = {.mode = RD_MODE_TRAIN, .split = RD_SPLIT_TRAIN};
-    return open_as(config, &a, d, st);
+    return dataset_open("lm_text", config, &a, d, st);
 }
 
 /* Appends the texts of all samples, "text|" each; with prompts "prompt>text|". */
@@ -173,7 +143,7 @@ static void test_stride(void **state)
                      "{'source_file_eval': '@/t', 'subword': 'char', 'subword_model': '@/chars',"
                      " 'seq_len': 5, 'eval_stride': %d}",
                      stride);
-            must_do(open_as(config, &a, &d, &st), &st);
+            must_do(dataset_open("lm_text", config, &a, &d, &st), &st);
             const rd_dataset_def *def = rd_dataset_def_of(d);
             for (int64_t i = 0; i < def->count(rd_dataset_self(d)); i++) {
                 assert_true(def->tokens(rd_dataset_self(d), i) > 0);
@@ -672,7 +642,7 @@ static void test_kept(void **state)
         rd_dataset *d;
         const rd_dataset_args a = {.mode = RD_MODE_TRAIN, .split = RD_SPLIT_TRAIN, .logdir = log};
         snprintf(text, sizeof text, config, k == 2 ? "memory" : "file");
-        must_do(open_as(text, &a, &d, &st), &st);
+        must_do(dataset_open("lm_text", text, &a, &d, &st), &st);
         char *got = all_texts(d);
         if (k == 0) first = got;
         assert_string_equal(got, first);
@@ -698,9 +668,10 @@ static void test_feed(void **state)
     (void)state;
     put("prompts", "ab\n\nc");
     put("chars", "#run_dist characters 1\na\nb\nc\n");
-    must_do(open_as("{'source_file_test': '@/prompts', 'subword': 'char', 'subword_model':"
-                    " '@/chars'}",
-                    &a, &d, &st),
+    must_do(dataset_open("lm_text",
+                         "{'source_file_test': '@/prompts', 'subword': 'char', 'subword_model':"
+                         " '@/chars'}",
+                         &a, &d, &st),
             &st);
     const rd_dataset_def *def = rd_dataset_def_of(d);
     void *self = rd_dataset_self(d);

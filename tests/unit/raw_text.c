@@ -2,7 +2,7 @@
  * vocabularies and subword models that a log folder keeps. */
 #include "../../runner/data/text_impl.h"
 #include "rd/file.h"
-#include "scratch_dir.h"
+#include "dataset_open.h"
 #include "test.h"
 #include <inttypes.h>
 #include <sys/stat.h>
@@ -10,10 +10,7 @@
 
 static void put(const char *name, const char *text)
 {
-    FILE *f = fopen(in_dir(name), "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(text, 1, strlen(text), f), strlen(text));
-    assert_int_equal(fclose(f), 0);
+    put_bytes(name, text, strlen(text));
 }
 
 static void put_gz(const char *name, const char *text)
@@ -33,33 +30,10 @@ static char *take(const char *name)
     return p;
 }
 
-/* Opens the dataset of a config in which "@" stands for the folder and "'" for a double quote. */
-static rd_code open_as(const char *config, const rd_dataset_args *as, rd_dataset **d, rd_status *st)
-{
-    rd_strbuf b = {0};
-    for (const char *p = config; *p; p++) {
-        if (*p == '@')
-            rd_strbuf_puts(&b, dir);
-        else
-            rd_strbuf_add(&b, *p == '\'' ? "\"" : p, 1);
-    }
-    const rd_option_group *groups[] = {rd_dataset_find("parallel_text")->group};
-    rd_config *c = NULL;
-    *d = NULL;
-    if (rd_config_new("test.json", rd_strbuf_str(&b), b.n, groups, 1, false, &c, st) == RD_OK) {
-        rd_dataset_args a = *as;
-        a.config = c;
-        (void)rd_dataset_new("parallel_text", &a, d, st);
-    }
-    rd_config_free(c); /* the dataset must not need it any more */
-    rd_strbuf_release(&b);
-    return st->code;
-}
-
 static rd_code open_train(const char *config, rd_dataset **d, rd_status *st)
 {
     const rd_dataset_args a = {.mode = RD_MODE_TRAIN, .split = RD_SPLIT_TRAIN};
-    return open_as(config, &a, d, st);
+    return dataset_open("parallel_text", config, &a, d, st);
 }
 
 /* Returns the ids of all samples that a bucket keeps, one a line: "0: 1 4 2 | 1 5 2". The caller
@@ -445,7 +419,7 @@ static rd_code open_raw(const char *keys, rd_mode mode, rd_dataset **d, rd_statu
                    keys);
     (void)snprintf(log, sizeof log, "%s", in_dir("log"));
     const rd_dataset_args a = {.mode = mode, .split = RD_SPLIT_TRAIN, .logdir = log};
-    return open_as(config, &a, d, st);
+    return dataset_open("parallel_text", config, &a, d, st);
 }
 
 static void check_made_row(void **state)
@@ -562,7 +536,7 @@ static void check_kept_row(void **state)
         (void)snprintf(log, sizeof log, "%s", in_dir("log"));
         const rd_dataset_args a = {
             .mode = r->mode, .split = RD_SPLIT_EVAL, .logdir = log, .keep_all = true};
-        assert_int_equal(open_as(config, &a, &d, &st), r->code);
+        assert_int_equal(dataset_open("parallel_text", config, &a, &d, &st), r->code);
     } else {
         const rd_code code = open_raw(second, r->mode ? r->mode : RD_MODE_TRAIN, &d, &st);
         if (code != r->code) fail_msg("code %d: %s", code, st.msg);
@@ -596,8 +570,9 @@ static void test_inherited(void **state)
         const rd_dataset_args a = {
             .mode = RD_MODE_TRAIN, .split = RD_SPLIT_TRAIN, .logdir = child, .weights = log};
         for (int again = 0; again < 2; again++) {
-            must_do(open_as("{'source_file': '@/r1', 'target_file': '@/r2', 'max_unknown': 1}", &a,
-                            &d, &st),
+            must_do(dataset_open("parallel_text",
+                                 "{'source_file': '@/r1', 'target_file': '@/r2', 'max_unknown': 1}",
+                                 &a, &d, &st),
                     &st);
             rd_dataset_free(d);
             expect_file("child/text/vocab.source.txt", "lo\t3\nlow\t2\n");

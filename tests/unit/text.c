@@ -1,40 +1,22 @@
 /* text.c -- tests parallel text: how lines become ids, where files may come from, and the
  * message for each error. */
 #include "../../runner/data/text_impl.h"
+#include "dataset_open.h"
 #include "rd/gunzip.h"
-#include "rd/strbuf.h"
-#include "test.h"
 #include <archive.h>
 #include <archive_entry.h>
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-static char dir[64];
-
-static void put(const char *name, const char *bytes, size_t n)
-{
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, n, f), n);
-    assert_int_equal(fclose(f), 0);
-}
 
 /* One member per (name, text). filter: a filter of libarchive. name NULL ends the list. Format
  * raw takes one member. */
 static void put_archive(const char *name, int filter, bool raw, const char *const members[][2])
 {
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
     struct archive *a = archive_write_new();
     assert_int_equal(archive_write_add_filter(a, filter), ARCHIVE_OK);
     assert_int_equal(raw ? archive_write_set_format_raw(a)
                          : archive_write_set_format_pax_restricted(a),
                      ARCHIVE_OK);
-    assert_int_equal(archive_write_open_filename(a, path), ARCHIVE_OK);
+    assert_int_equal(archive_write_open_filename(a, in_dir(name)), ARCHIVE_OK);
     for (int i = 0; members[i][0]; i++) {
         struct archive_entry *e = archive_entry_new();
         archive_entry_set_pathname(e, members[i][0]);
@@ -74,30 +56,15 @@ static void put_zip(const char *name, const char *member, bool utf8, const char 
         'P', 'K', 5, 6, [8] = 1, [10] = 1, [12] = (char)(at - list), [16] = (char)list};
     ADD(end, sizeof end);
 #undef ADD
-    put(name, b, at);
+    put_bytes(name, b, at);
 }
 
 /* Opens the dataset of a config in which every "@" stands for the folder. */
 static rd_code open_text(const char *config, rd_mode mode, rd_split split, bool keep_all,
                          rd_dataset **d, rd_status *st)
 {
-    rd_strbuf b = {0};
-    for (const char *p = config; *p; p++) {
-        if (*p == '@')
-            rd_strbuf_puts(&b, dir);
-        else
-            rd_strbuf_add(&b, *p == '\'' ? "\"" : p, 1);
-    }
-    const rd_option_group *groups[] = {rd_dataset_find("parallel_text")->group};
-    rd_config *c = NULL;
-    *d = NULL;
-    if (rd_config_new("test.json", rd_strbuf_str(&b), b.n, groups, 1, false, &c, st) == RD_OK) {
-        const rd_dataset_args a = {.config = c, .mode = mode, .split = split, .keep_all = keep_all};
-        (void)rd_dataset_new("parallel_text", &a, d, st);
-    }
-    rd_config_free(c); /* the dataset must not need it any more */
-    rd_strbuf_release(&b);
-    return st->code;
+    const rd_dataset_args a = {.mode = mode, .split = split, .keep_all = keep_all};
+    return dataset_open("parallel_text", config, &a, d, st);
 }
 
 #define VOCABS "'src_vocab_file': '@/v.src', 'tgt_vocab_file': '@/v.tgt'"
@@ -174,8 +141,8 @@ static void check_line_row(void **state)
     rd_dataset *d = NULL;
     int n = 0;
     while (n < 5 && r->lines[n]) n++;
-    put("a", r->text, r->n);
-    put("b", "x\nx\nx\nx\nx\n", (size_t)n * 2);
+    put_bytes("a", r->text, r->n);
+    put_bytes("b", "x\nx\nx\nx\nx\n", (size_t)n * 2);
     char config[512];
     snprintf(config, sizeof config, "{" VOCABS ", " BUCKETS ", " FILES ", 'max_unknown': 1%s%s}",
              r->more ? ", " : "", r->more ? r->more : "");
@@ -275,8 +242,8 @@ static void check_bad_row(void **state)
     const struct bad_row *r = *state;
     rd_status st = {0};
     rd_dataset *d = NULL;
-    put("a", r->source, r->n);
-    put("b", r->target, strlen(r->target));
+    put_bytes("a", r->source, r->n);
+    put_bytes("b", r->target, strlen(r->target));
     assert_int_equal(
         open_text(r->config, r->mode ? r->mode : RD_MODE_TRAIN, r->split, false, &d, &st), r->code);
     assert_null(d);
@@ -320,8 +287,8 @@ static void test_blank(void **state)
     (void)state;
     rd_status st = {0};
     rd_dataset *d = NULL, *e = NULL, *f = NULL;
-    put("a", BYTES("a\n\nb\nc\n \t\na\n\n"));
-    put("b", BYTES("x\nx\n\xE3\x80\x80\nx\n\nx\nx\n"));
+    put_bytes("a", BYTES("a\n\nb\nc\n \t\na\n\n"));
+    put_bytes("b", BYTES("x\nx\n\xE3\x80\x80\nx\n\nx\nx\n"));
     must_do(open_text(CONFIG, RD_MODE_TRAIN, RD_SPLIT_TRAIN, false, &d, &st), &st);
     const rd_dataset_def *def = rd_dataset_def_of(d);
     void *self = rd_dataset_self(d);
@@ -339,8 +306,8 @@ static void test_blank(void **state)
             &st);
     assert_int_equal(e->kept, 7);
     assert_null(strstr(def->fingerprint(rd_dataset_self(e)), "left out"));
-    put("a", BYTES("a\na\nb\nc\n"));
-    put("b", BYTES("x\nx\nx\nx\n"));
+    put_bytes("a", BYTES("a\na\nb\nc\n"));
+    put_bytes("b", BYTES("x\nx\nx\nx\n"));
     must_do(open_text(CONFIG, RD_MODE_TRAIN, RD_SPLIT_TRAIN, false, &f, &st), &st);
     assert_null(strstr(def->fingerprint(rd_dataset_self(f)), "left out"));
     rd_dataset_free(d);
@@ -395,8 +362,8 @@ static void test_buckets(void **state)
         for (int s = 0; s < 2; s++)
             for (int k = 2, n = s ? pairs[i].target : pairs[i].source; k < n; k++)
                 rd_strbuf_puts(&text[s], k + 1 < n ? "a " : "a\n");
-    put("a", text[0].s, text[0].n);
-    put("b", text[1].s, text[1].n);
+    put_bytes("a", text[0].s, text[0].n);
+    put_bytes("b", text[1].s, text[1].n);
     for (int keep_all = 0; keep_all < 2; keep_all++) {
         rd_status st = {0};
         rd_dataset *d = NULL;
@@ -423,7 +390,7 @@ static void test_translate_without_target(void **state)
     (void)state;
     rd_status st = {0};
     rd_dataset *d = NULL;
-    put("a", BYTES("a b\n\nc x dd\n"));
+    put_bytes("a", BYTES("a b\n\nc x dd\n"));
     const char *config = "{" VOCABS ", 'source_file_test': '@/a', 'target_file_test': '@/none'}";
     must_do(open_text(config, RD_MODE_INFER, RD_SPLIT_TEST, true, &d, &st), &st);
     const rd_dataset_def *def = rd_dataset_def_of(d);
@@ -434,7 +401,7 @@ static void test_translate_without_target(void **state)
     assert_int_equal(def->bucket(rd_dataset_self(d), 2), 0);
     assert_null(def->reference(rd_dataset_self(d), 0, &n));
     rd_dataset_free(d);
-    put("a", "", 0); /* nothing to translate is no error */
+    put_bytes("a", "", 0); /* nothing to translate is no error */
     must_do(open_text(config, RD_MODE_INFER, RD_SPLIT_TEST, true, &d, &st), &st);
     rd_order *p = NULL;
     assert_int_equal(rd_order_new(d, 1, 0, 8, &(rd_order_rules){.shuffle = false}, &p, &st), RD_OK);
@@ -457,8 +424,8 @@ static void test_output_and_reference(void **state)
         {", 'delimiter': '_'", true, "<S>_a_b_<PAD>_dd_</S>_a_<PAD>"},
         {", 'delimiter': ''", false, "abdd"},
     };
-    put("a", BYTES("a\nb\n"));
-    put("b", BYTES("x  unknown words \r\n\n"));
+    put_bytes("a", BYTES("a\nb\n"));
+    put_bytes("b", BYTES("x  unknown words \r\n\n"));
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char config[512];
         rd_status st = {0};
@@ -527,10 +494,10 @@ static void test_wide_ids(void **state)
     (void)state;
     rd_strbuf words = {0};
     for (int i = 0; i < 70000; i++) rd_strbuf_printf(&words, "w%d\n", i);
-    put("v.wide", words.s, words.n);
+    put_bytes("v.wide", words.s, words.n);
     rd_strbuf_release(&words);
-    put("a", BYTES("w0 w69999 w65531 w65532\n"));
-    put("b", BYTES("x\n"));
+    put_bytes("a", BYTES("w0 w69999 w65531 w65532\n"));
+    put_bytes("b", BYTES("x\n"));
     rd_status st = {0};
     rd_dataset *d = NULL;
     if (open_text("{'src_vocab_file': '@/v.wide', 'tgt_vocab_file': '@/v.tgt', " BUCKETS ", " FILES
@@ -608,8 +575,8 @@ static void test_fingerprint(void **state)
     for (int i = 0; i < 3; i++) {
         rd_status st = {0};
         rd_dataset *d = NULL;
-        put("a", text[i], strlen(text[i]));
-        put("b", BYTES("x\nx\n"));
+        put_bytes("a", text[i], strlen(text[i]));
+        put_bytes("b", BYTES("x\nx\n"));
         must_do(open_text(CONFIG, RD_MODE_TRAIN, RD_SPLIT_TRAIN, false, &d, &st), &st);
         snprintf(print[i], sizeof print[i], "%s",
                  rd_dataset_def_of(d)->fingerprint(rd_dataset_self(d)));
@@ -621,16 +588,14 @@ static void test_fingerprint(void **state)
 
 static int make_files(void **state)
 {
-    (void)state;
-    snprintf(dir, sizeof dir, "/tmp/rd-text-XXXXXX");
-    if (!mkdtemp(dir)) return -1;
+    if (make_dir(state) != 0) return -1;
     static const char *const one[][2] = {{"x", "a\nb\nc a\n"}, {NULL, NULL}};
     static const char *const tar[][2] = {
         {"./deep/src", "a\nb\nc a\n"}, {"tgt", "x\nx\ny\n"}, {NULL, NULL}};
-    put("v.src", BYTES("a\t9\nb\t5\nc\t1\ndd\n"));
-    put("v.two", BYTES("a b\nc d\n"));
-    put("v.tgt", BYTES("x\ny\n"));
-    put("odd!name", BYTES("a\nb\nc a\n"));
+    put_bytes("v.src", BYTES("a\t9\nb\t5\nc\t1\ndd\n"));
+    put_bytes("v.two", BYTES("a b\nc d\n"));
+    put_bytes("v.tgt", BYTES("x\ny\n"));
+    put_bytes("odd!name", BYTES("a\nb\nc a\n"));
     put_zip("ascii.zip", "dir/src", false, one[0][1]);
     put_zip("marked.zip",
             "gr\xC3\xB6\xC3\x9F"
@@ -648,12 +613,11 @@ static int make_files(void **state)
     put_archive("xz", ARCHIVE_FILTER_XZ, true, one);
     put_archive("t.tar.gz", ARCHIVE_FILTER_GZIP, false, tar);
     put_archive("t.tar.xz", ARCHIVE_FILTER_XZ, false, tar);
-    char path[256], bytes[64];
-    snprintf(path, sizeof path, "%s/gz", dir);
-    FILE *f = fopen(path, "rb");
+    char bytes[64];
+    FILE *f = fopen(in_dir("gz"), "rb");
     const size_t n = fread(bytes, 1, sizeof bytes, f);
     fclose(f);
-    put("cut.gz", bytes, n - 12);
+    put_bytes("cut.gz", bytes, n - 12);
     return 0;
 }
 
@@ -661,13 +625,11 @@ static int make_files(void **state)
  * ahead. */
 static void reads_evenly(const char *const *files, int n, int64_t lines)
 {
-    char path[2][256];
-    const char *at[2] = {path[0], path[1]};
+    const char *at[2] = {in_dir(files[0]), in_dir(files[n - 1])};
     rd_text_files f = {.at = (char **)(uintptr_t)at, .n = n};
     rd_status st = {0};
     rd_lines *l;
     int64_t i = 0, before = 0;
-    for (int k = 0; k < n; k++) snprintf(path[k], sizeof path[k], "%s/%s", dir, files[k]);
     const double all = (double)rd_text_files_disk(&f);
     assert_true(all > 1000.0);
     must_do(rd_lines_new_list(at, n, (rd_lines_opts){.max_line_bytes = 100}, &l, &st), &st);
@@ -701,7 +663,7 @@ static void test_share(void **state)
                                                                                    {"b", text},
                                                                                    {"c", text},
                                                                                    {NULL, NULL}};
-    put("big", text, (size_t)LINES * BYTES);
+    put_bytes("big", text, (size_t)LINES * BYTES);
     put_archive("big.gz", ARCHIVE_FILTER_GZIP, true, one);
     put_archive("big.tar.gz", ARCHIVE_FILTER_GZIP, false, three);
     free(text);
@@ -711,22 +673,7 @@ static void test_share(void **state)
     reads_evenly(both, 2, 2 * LINES);
 }
 
-static int remove_files(void **state)
-{
-    (void)state;
-    static const char *const names[] = {
-        "a",         "b",        "v.src",    "v.tgt",  "v.wide",    "odd!name",   "gz",
-        "xz",        "t.tar.gz", "t.tar.xz", "cut.gz", "ascii.zip", "marked.zip", "unmarked.zip",
-        "latin.zip", "v.two",    "big",      "big.gz", "big.tar.gz"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        char path[256];
-        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
-        unlink(path);
-    }
-    return rmdir(dir);
-}
-
-RD_TESTS_WITH("text", make_files, remove_files, TEST_ROWS(check_line_row, line_rows),
+RD_TESTS_WITH("text", make_files, remove_dir, TEST_ROWS(check_line_row, line_rows),
               TEST_ROWS(check_bad_row, bad_rows), TEST_ROWS(check_from_row, from_rows),
               TEST(test_blank), TEST(test_feed), TEST(test_buckets),
               TEST(test_translate_without_target), TEST(test_output_and_reference),
