@@ -145,6 +145,7 @@ rd_code rd_run_mode(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *co
     }
     RD_TRY(setup_config(&r, st));
     rd_comm_end_within(comm, r.config.stall_abort_s);
+    if (device_waits(&r)) start_is_over(guard);
     if (r.mode != RD_MODE_PREPARE) RD_TRY(device_choose(&r, st));
     /* A single rank in infer mode may be waiting for the user to type. In prepare mode all ranks
      * wait for rank 0, and a large text takes hours. */

@@ -49,7 +49,6 @@ static const char foreign_one_value[] =
 static const char foreign_config[] = "the config is a word by itself: run_dist x.json --logdir=DIR";
 static const char foreign_devices[] =
     "--set device=cpu or cuda says where ranks compute, and mpirun -np how many there are";
-static const char foreign_no_lock[] = "no GPU is locked; leave it out";
 static const char foreign_folder[] =
     "--logdir=DIR has all that a training writes, and --inference_out=FILE is a translation";
 static const char foreign_from_folder[] =
@@ -250,7 +249,6 @@ static const foreign_flag foreign[] = {
     {"cpu", NULL, foreign_devices},
     {"device_ids", NULL, foreign_devices},
     {"devices", NULL, foreign_devices},
-    {"lock_dir", NULL, foreign_no_lock},
     {"o", NULL, foreign_folder},
     {"output", NULL, foreign_folder},
     {"save_dir", NULL, foreign_folder},

@@ -15,8 +15,8 @@ static const char *const bucketings[] = {[RD_BUCKETS_WINDOWS] = "windows",
 
 static const rd_option options[] = {
     RD_OPT_PATH(T, src_vocab_file, src_vocab_file, NULL,
-                "source vocabulary: one word a line, a TAB and what follows it are ignored; or a "
-                "vocabulary of Sockeye, Marian or fairseq. Not given: made from the training text"),
+                "source vocabulary: one word a line, a TAB ends it; or one of Sockeye, Marian or "
+                "fairseq. Not given: made from the training text"),
     RD_OPT_PATH(T, tgt_vocab_file, tgt_vocab_file, NULL, "target vocabulary; may be the same file"),
     RD_OPT_PATHS(T, source_file, file[RD_SPLIT_TRAIN][0],
                  "source side of the training text: a file, x.gz, x.tar.gz!member, a pattern such "
@@ -38,8 +38,8 @@ static const rd_option options[] = {
     RD_OPT_INT(T, subword_size, subword_size, "8000", 1, RD_VOCAB_MOST,
                "size of a trained model: bpe merges, byte_bpe and sentencepiece pieces"),
     RD_OPT_INT(T, bpe_vocab_threshold, bpe_vocab_threshold, "0", 0, 1e15,
-               "subword bpe: a piece that occurs less often on its side of the training text is "
-               "split further, as with subword-nmt's --vocabulary-threshold. With given "
+               "subword bpe: a piece that is rarer on its side of the training text is split "
+               "further, as with subword-nmt's --vocabulary-threshold. With given "
                "vocabularies: a piece that is not in that of its side. 0: none"),
     RD_OPT_PATH(T, bpe_glossaries, bpe_glossaries, NULL,
                 "subword bpe: file with a regular expression in each line; text that one matches "
@@ -63,7 +63,7 @@ static const rd_option options[] = {
     RD_OPT_INTS(T, bucket_tgt, bucket[1], NULL, 3, RD_BUCKET_MOST,
                 "target length limits of the buckets in tokens, ascending"),
     RD_OPT_INTS(T, bucket_src_test, bucket_test[0], NULL, 3, RD_BUCKET_MOST,
-                "replaces bucket_src outside training, where no sample is skipped for its length"),
+                "replaces bucket_src outside training, where nothing is skipped"),
     RD_OPT_INTS(T, bucket_tgt_test, bucket_test[1], NULL, 3, RD_BUCKET_MOST,
                 "replaces bucket_tgt outside training"),
     RD_OPT_ENUM(T, bucketing, bucketing, "\"windows\"", bucketings,
@@ -78,12 +78,12 @@ static const rd_option options[] = {
     RD_OPT_INT(T, bucket_multiple, bucket_multiple, "1", 1, 100000,
                "Sockeye's batches have a multiple of this number of pairs"),
     RD_OPT_STRING(T, delimiter, delimiter, "\" \"",
-                  "joins the tokens of the output. Input is always split at single spaces"),
+                  "joins the tokens of the output. Input is split at single spaces"),
     RD_OPT_BOOL(T, pad_vocabs_to_eight, pad_vocabs_to_eight, "false",
                 "rounds both vocabulary sizes up to a multiple of 8"),
     RD_OPT_BOOL(T, bpe_used, bpe_used, "false", "removes \"@@ \" before scoring"),
     RD_OPT_BOOL(T, eval_bleu, eval_bleu, "true",
-                "evaluation decodes and scores. false: it computes the loss alone"),
+                "evaluation decodes and scores. false: the loss alone"),
     RD_OPT_PATH(T, data_location, data_location, NULL,
                 "folder that replaces [..._DATA_LOCATION] in file names"),
     RD_OPT_ENUM(T, invalid_utf8, invalid_utf8, "\"error\"", utf8_choices,
@@ -95,10 +95,9 @@ static const rd_option options[] = {
                 "largest share of unknown words in a side of the training text. More is an error; "
                 "1 allows everything"),
     RD_OPT_INT(T, max_infer_tokens, max_infer_tokens, "4096", 1, RD_BUCKET_MOST,
-               "a line to translate with more tokens is an error: the time grows with the square "
-               "of its length"),
+               "most tokens of a line to translate, else an error: time grows with their square"),
     RD_OPT_BOOL(T, print_unk, print_unk, "false",
-                "writes <UNK> for unknown words in output. false: leaves them out"),
+                "writes <UNK> for unknown words. false: leaves them out"),
     RD_OPT_END};
 #undef T
 

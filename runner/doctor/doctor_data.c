@@ -115,7 +115,7 @@ void doc_check_device(doc_report *r, rd_comm *comm, const rd_config *config)
     mine.local_rank = w->local_rank;
     if (!all) rd_fail(&st, RD_EENV, "out of memory for the GPUs of %d ranks", w->size);
     if (compiled && asked != RD_DEVICE_CPU && st.code == RD_OK)
-        (void)rd_gpu_seat_look(false, &mine, &st);
+        (void)rd_gpu_seat_look(false, -1, &mine, &st);
     if (rd_comm_agree(comm, &st) == RD_OK &&
         rd_comm_allgather(comm, &mine, all, (int64_t)sizeof mine, &st) == RD_OK)
         (void)rd_gpu_choose(asked, share && json_is_true(share), compiled, all, w->size, &choice,

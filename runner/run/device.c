@@ -2,29 +2,80 @@
  * full, and a loss scale where gradients are float16. */
 #include "device.h"
 #include "rd/near_cores.h"
-
+#include "signals.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Looks for this rank's GPU. A GPU without the libraries is no failure yet: with "device" auto the
  * CPU computes. */
-static rd_code device_look(const rd_run *r, rd_gpu_seat *s, rd_status *st)
+static rd_code device_look(const rd_run *r, int claimed, rd_gpu_seat *s, rd_status *st)
 {
     memset(s, 0, sizeof *s);
     (void)snprintf(s->host, sizeof s->host, "%s", r->world->host);
     s->host_index = r->world->host_index;
     s->local_rank = r->world->local_rank;
-    return rd_gpu_seat_look(r->model->unit != NULL, s, st);
+    return rd_gpu_seat_look(r->model->unit != NULL, claimed, s, st);
+}
+
+/* Waits until the GPUs for `wanted` ranks are free, and locks them. Writes their indices. */
+static rd_code device_wait(rd_run *r, int n, const char name[][GPU_LOCKS_NAME], int wanted,
+                           int *index, rd_status *st)
+{
+    enum { PAUSE_S = 2 };
+    for (int64_t t = 0;
+         !gpu_locks_try(&r->gpu_locks, r->config.lock_dir, n, name, wanted, index, st); t++) {
+        RD_TRY(st->code);
+        if (t == 0 && r->log)
+            rd_info(r->log, "waiting for %d free GPU%s of %d: '%s' has locks of other jobs, %s",
+                    wanted, RD_S(wanted), n, r->config.lock_dir, r->gpu_locks.holder);
+        for (int k = 0; k < PAUSE_S * 10; k++) {
+            if (signals_stop() != 0)
+                return rd_fail(st, RD_EENV, "stopped while it waited for free GPUs");
+            (void)nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+        }
+    }
+done:
+    return st->code;
+}
+
+/* Collective among the ranks of a host. The first of them locks a GPU for each rank, where lock_dir
+ * says so. *claimed: the GPU of this rank; -1: the local rank decides. */
+static rd_code device_claim(rd_run *r, int *claimed, rd_status *st)
+{
+    char name[GPU_LOCKS_MOST][GPU_LOCKS_NAME], why[256];
+    int index[GPU_LOCKS_MOST] = {0}, got = 0; /* number of GPUs in index */
+    *claimed = -1;
+    if (!device_waits(r)) return st->code;
+    if (r->world->local_rank == 0) {
+        int n = rd_gpu_count(why), wanted = r->world->local_size;
+        n = n < GPU_LOCKS_MOST ? n : GPU_LOCKS_MOST;
+        for (int i = 0; i < n && st->code == RD_OK; i++) {
+            rd_gpu_info info;
+            (void)rd_gpu_query(i, &info, st);
+            (void)snprintf(name[i], sizeof name[i], "%s", info.uuid);
+        }
+        wanted = wanted < n ? wanted : n;
+        if (st->code == RD_OK && device_wait(r, n, name, wanted, index, st) == RD_OK) got = wanted;
+    }
+    RD_TRY(run_agree(r, st));
+    RD_TRY(rd_comm_local_bcast(r->comm, &got, sizeof got, 0, st));
+    RD_TRY(rd_comm_local_bcast(r->comm, index, sizeof index, 0, st));
+    if (got > 0) *claimed = index[r->world->local_rank % got];
+done:
+    return st->code;
 }
 
 /* Collective. Gathers the GPUs of all ranks, by rank. The caller frees *out. */
 static rd_code look_together(rd_run *r, rd_gpu_seat **out, rd_status *st)
 {
     rd_gpu_seat mine = {0};
+    int claimed;
     *out = calloc((size_t)r->world->size, sizeof **out);
+    RD_TRY(device_claim(r, &claimed, st));
     if (*out)
-        (void)device_look(r, &mine, st);
+        (void)device_look(r, claimed, &mine, st);
     else
         rd_fail(st, RD_EENV, "out of memory for the GPUs of %d ranks", r->world->size);
     RD_TRY(run_agree(r, st));
@@ -47,6 +98,12 @@ static rd_code bind_cores(rd_run *r, const char *pci, rd_status *st)
 done:
     free(all);
     return st->code;
+}
+
+bool device_waits(const rd_run *r)
+{
+    return rd_gpu_compiled() && r->config.device != RD_DEVICE_CPU && r->config.lock_dir &&
+           r->config.lock_dir[0];
 }
 
 rd_code device_choose(rd_run *r, rd_status *st)
@@ -91,6 +148,7 @@ void device_close(rd_run *r)
 {
     rd_backend_free(r->backend);
     rd_gpu_free(r->gpu);
+    gpu_locks_release(&r->gpu_locks);
 }
 
 rd_code device_check(const rd_run *r, rd_status *st)

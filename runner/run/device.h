@@ -12,6 +12,8 @@
 /* Collective, after the config is read. Chooses the same device on all ranks and adds a line for
  * the banner. RD_EENV: see rd_gpu_choose. */
 rd_code device_choose(rd_run *r, rd_status *st);
+/* Returns whether device_choose may wait for GPUs of other jobs. */
+bool device_waits(const rd_run *r);
 
 /* Opens the chosen device and makes r->backend. */
 rd_code device_open(rd_run *r, int threads, rd_status *st);

@@ -4,6 +4,7 @@
 #define RD_RUN_H
 
 #include "class_counts.h"
+#include "gpu_locks.h"
 #include "run_types.h"
 #include "rd/backend.h"
 #include "rd/clock.h"
@@ -72,6 +73,7 @@ typedef struct run_config {
     run_dtype dtype;
     rd_device device;
     bool allow_shared_gpu;
+    const char *lock_dir; /* NULL, "": no GPU is locked */
     bool tf32;
     run_graphs cuda_graphs;
     run_binding cpu_binding;
@@ -278,6 +280,7 @@ struct rd_run {
     rd_gpu_choice device;
     rd_gpu *gpu; /* NULL: the CPU computes */
     int gpu_index;
+    gpu_locks gpu_locks;  /* of the first rank of a host */
     uint64_t fixed_bytes; /* GPU memory in use before the first step */
     rd_backend *backend;
 

@@ -105,6 +105,8 @@ static const rd_option run_rows[] = {
     RD_OPT_BOOL(run_config, allow_shared_gpu, allow_shared_gpu, "false",
                 "ranks of a host may share a GPU; each keeps its own weights in GPU memory, and "
                 "gradients are summed by NCCL from version 2.30 on, else on the host"),
+    RD_OPT_PATH(run_config, lock_dir, lock_dir, NULL,
+                "GPUs: jobs with the same folder take different ones, or wait"),
     RD_OPT_BOOL(run_config, tf32, tf32, "false",
                 "on a GPU: float32 products may round their inputs to TF32 (10 bits); this is "
                 "several times faster and less exact than on a CPU"),

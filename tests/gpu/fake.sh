@@ -121,6 +121,23 @@ else
     skipped=$((skipped + 1))
 fi
 
+# lock_dir: jobs take GPUs that no other job has, all or none, and wait for them.
+uuid=GPU-00000000-0000-0000-0000-00000000000
+mkdir locks
+(exec 9> locks/run_dist.${uuid}0.lock && flock 9 && echo "process 7 on there" >&9 && exec sleep 60) &
+holder=$!
+wait_until 20 test -s locks/run_dist.${uuid}0.lock
+expect "a locked GPU is left to its job" 0 "" t 1 locked --max_steps=2 --set lock_dir=locks
+expect "the lock has its process" 0 "^process [0-9]* on " cat locks/run_dist.${uuid}1.lock
+t 2 waits --max_steps=2 --set batch_size=8 --set lock_dir=locks > waits.txt 2>&1 &
+job=$!
+expect "two ranks wait" 0 "" wait_until 20 grep -q "waiting for 2 free GPUs of 2: 'locks' has locks of other jobs, process 7 on there" waits.txt
+kill $holder
+expect "and go on" 0 "" wait $job
+expect "a folder that is not there" 3 "lock_dir: cannot write 'nowhere/run_dist.gpus.lock'" t 1 nowhere --max_steps=1 --set lock_dir=nowhere
+expect "which a CPU does not need" 0 "" ranks 1 "$PROG" --config_file=toy.json --logdir=cpu_lock --set device=cpu --max_steps=1 \
+    --set lock_dir=nowhere
+
 # Two ranks: a call of the second one fails, in its device or in NCCL. Both end; the message names rank 1.
 two='--set batch_size=8 --max_steps=6 --set stall_abort_s=20'
 # shellcheck disable=SC2086 # several words

@@ -4,14 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
-rd_code rd_gpu_seat_look(bool images, rd_gpu_seat *s, rd_status *st)
+rd_code rd_gpu_seat_look(bool images, int claimed, rd_gpu_seat *s, rd_status *st)
 {
     rd_gpu_info info;
     rd_status own = {.code = RD_OK};
     char why[256];
     s->n_visible = rd_gpu_count(why);
     (void)snprintf(s->why, sizeof s->why, "%s", why);
-    s->index = rd_gpu_choose_index(s->local_rank, s->n_visible);
+    s->index = claimed >= 0 ? claimed : rd_gpu_choose_index(s->local_rank, s->n_visible);
     if (s->index < 0) return st->code;
     RD_TRY(rd_gpu_query(s->index, &info, st));
     memcpy(s->name, info.name, sizeof s->name);
