@@ -968,10 +968,11 @@ done:
 
 rd_code run_restore_best(rd_run *r, rd_status *st)
 {
+    slot_file f = {.run = r};
     if (r->world->rank == 0) {
         progress shown;
         progress_files(&shown, r, reading);
-        (void)restore_root(r, st);
+        (void)restore_root(&f, st);
         progress_end(&shown);
     }
     RD_TRY(run_agree(r, st));
