@@ -46,14 +46,14 @@ schema       configs/schema.json  "$PROG" --print_schema
 # A page and the largest number of bytes, and of lines, that it may have.
 limits='
 README.md               8192 150
-FAQ.md                 15360
+FAQ.md                 16384
 CHANGELOG.md            2560
 CONTRIBUTING.md         5120
 configs/README.md       8192
 configs/BENCH.md        3072
 configs/DATA.md         4096
 configs/DECODING.md     4096
-configs/KEYS.md        61440
+configs/KEYS.md        65536
 configs/TEXT.md         6144
 configs/MIGRATING.md    6144
 configs/MIGRATING_TRANSLATION.md 10240

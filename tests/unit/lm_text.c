@@ -409,7 +409,7 @@ static void test_meta(void **state)
                                    .split = RD_SPLIT_TRAIN,
                                    .logdir = i == 0 || i == 3 ? log : NULL};
         if (i == 3) assert_int_equal(unlink(in_dir("nano/meta.pkl")), 0);
-        must_do(open_as(configs[i], &a, &d, &st), &st);
+        must_do(dataset_open("lm_text", configs[i], &a, &d, &st), &st);
         rd_dataset_def_of(d)->spec(rd_dataset_self(d), &spec);
         assert_int_equal(spec.tgt_vocab_size, 6);
         assert_int_equal(spec.end_id, -1);
