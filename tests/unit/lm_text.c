@@ -727,7 +727,7 @@ static void check_prompts(void **state)
                    "{'source_file_test': '%s%s', 'input_format': '%s', 'subword': 'char',"
                    " 'subword_model': '@/ascii'}",
                    r->file ? "@/" : "/dev/null", r->file ? r->file : "", r->form);
-    must_do(open_as(config, &a, &d, &st), &st);
+    must_do(dataset_open("lm_text", config, &a, &d, &st), &st);
     const rd_dataset_def *def = rd_dataset_def_of(d);
     if (!r->file) (void)def->feed(rd_dataset_self(d), r->text, strlen(r->text), 0, &st);
     if (st.code != r->code) fail_msg("code %d, '%s'", st.code, st.msg);
@@ -755,9 +755,10 @@ static void test_feed_json(void **state)
     int64_t before = 0;
     (void)state;
     put("chars", "#run_dist characters 1\na\nb\nc\n");
-    must_do(open_as("{'source_file_test': '/dev/null', 'subword': 'char', 'subword_model':"
-                    " '@/chars'}",
-                    &a, &d, &st),
+    must_do(dataset_open("lm_text",
+                         "{'source_file_test': '/dev/null', 'subword': 'char', 'subword_model':"
+                         " '@/chars'}",
+                         &a, &d, &st),
             &st);
     const rd_dataset_def *def = rd_dataset_def_of(d);
     for (size_t i = 0; i < sizeof fed / sizeof *fed; i++) {
