@@ -58,7 +58,7 @@ CFLAGS   += -std=c11 -g $(OPT) $(ARCH) $(OPENMP) -fno-math-errno -fno-trapping-m
             -Wstrict-prototypes -Wmissing-prototypes -Werror
 # With sanitizers gcc knows less about sizes and values, so its warnings about them are off there.
 CFLAGS   += $(SAN:%=-fsanitize=% -fno-sanitize-recover=all -fno-omit-frame-pointer -Wno-format-truncation -Wno-maybe-uninitialized)
-LDFLAGS  += $(OPENMP) $(SAN:%=-fsanitize=%) $(filter --coverage,$(OPT))
+LDFLAGS  += $(OPENMP) $(SAN:%=-fsanitize=%) $(filter --coverage,$(OPT) $(DRIVER_FLAGS))
 LDLIBS   += $(PKG_LIBS) $(DNNL_LIBS) $(if $(filter thread,$(SAN)),-lgomp) -lm -lpthread
 
 # In runner/engine/gpu, cuda_* calls the CUDA libraries (CUDA=1 or fake). gpu_rnn.c, gpu_backend.c and gpu_recurs.c need a
@@ -173,10 +173,13 @@ $(patsubst %,$(BUILD)/%.c.o,runner/text/schemes/sentencepiece tests/unit/subword
 $(patsubst %,$(BUILD)/%.c.o,runner/text/normalize tests/unit/subword_normal): \
     private CPPFLAGS += $(UTF8PROC:%=-DRD_UTF8PROC) $(if $(UTF8PROC),$(shell pkg-config --cflags libutf8proc))
 
+# DRIVER_FLAGS: more flags for the files of the GPU driver. tests/gpu/coverage counts their lines alone.
+$(patsubst %,$(BUILD)/%.o,$(filter runner/engine/gpu/%,$(SRC) $(KERNELS))): private MORE = $(DRIVER_FLAGS)
+
 $(BUILD)/%.c.o: %.c $(BUILD)/flags | $(GEN) $(BUILD)/gen/dnnl.ok
 	@mkdir -p $(@D)
-	$(call say,CC,$<)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
-CXX_PLAIN = g++ $(CPPFLAGS) -std=c++17 -g $(OPT) $(ARCH) -fopenmp -Wall -Wextra -Werror -Wno-unknown-pragmas \
+	$(call say,CC,$<)$(CC) $(CPPFLAGS) $(CFLAGS) $(MORE) -MMD -MP -c $< -o $@
+CXX_PLAIN = g++ $(CPPFLAGS) -std=c++17 -g $(OPT) $(MORE) $(ARCH) -fopenmp -Wall -Wextra -Werror -Wno-unknown-pragmas \
             $(SAN:%=-fsanitize=% -fno-sanitize-recover=all -fno-omit-frame-pointer)
 ifeq ($(CUDA),1)
 $(BUILD)/%.cu.o: %.cu $(BUILD)/flags | $(GEN)
