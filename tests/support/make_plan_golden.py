@@ -40,20 +40,44 @@ def messages(hosts, bytes_):
     return rounds, sent
 
 
+def halves(hosts, bytes_):
+    """Rounds and bytes of the scatter-reduce, and of the gather."""
+    out = []
+    for way in (radices(hosts), list(reversed(radices(hosts)))):
+        sent, part = 0.0, float(bytes_) if not out else bytes_ / hosts
+        for radix in way:
+            if not out:
+                sent += (radix - 1) * part / radix
+                part /= radix
+            else:
+                sent += (radix - 1) * part
+                part *= radix
+        out.append((len(way), sent))
+    return out
+
+
 def exchange(m, hosts, per_host):
-    """Time inside a host, and between hosts."""
+    """Time inside a host, between hosts, and of the weights after the update. With shard, gradients are only scattered, and
+    weights are gathered as float32."""
     t = 0.0
     if per_host > 1:
         t += m["buckets"] * m["in_alpha"] + 2 * (per_host - 1) / per_host * m["bytes"] / m["in_beta"]
+    if m.get("shard"):
+        rounds, sent = halves(hosts, m["bytes"] * m["wire"])[0]
+        after, gathered = halves(hosts, m["bytes"])[1]
+        return t, m["buckets"] * rounds * m["alpha"] + sent / m["beta"], after * m["alpha"] + gathered / m["beta"]
     rounds, sent = messages(hosts, m["bytes"] * m["wire"])
-    return t, m["buckets"] * rounds * m["alpha"] + sent / m["beta"]
+    return t, m["buckets"] * rounds * m["alpha"] + sent / m["beta"], 0.0
 
 
 def step(m, hosts, per_host, share):
-    inside, between = exchange(m, hosts, per_host)
-    comm = inside + between
-    exposed = inside + max(between / m["buckets"], between - share * m["backward"]) if hosts > 1 and m["overlaps"] else comm
-    work = share * (m["input"] + m["forward"] + m["backward"]) + m["wait"] + m["update"] + m["other"]
+    inside, between, weights = exchange(m, hosts, per_host)
+    comm = inside + between + weights
+    exposed = comm
+    if hosts > 1 and m["overlaps"]:
+        exposed = inside + max(between / m["buckets"], between - share * m["backward"]) + weights
+    update = m["update"] * m["hosts"] / hosts if m.get("shard") else m["update"]
+    work = share * (m["input"] + m["forward"] + m["backward"]) + m["wait"] + update + m["other"]
     return comm, exposed, work + exposed
 
 
@@ -68,6 +92,8 @@ runs = [
          wire=0.5, samples=512, units=512, overlaps=1, in_alpha=9e-6, in_beta=8e9, alpha=120e-6, beta=0.118e9),
     dict(hosts=3, ranks=3, input=0.05, forward=0.3, backward=0.6, wait=0.0, update=0.02, other=0.0, bytes=10e6, buckets=3, wire=1.0,
          samples=30, units=900, overlaps=0, in_alpha=0.0, in_beta=1.0, alpha=5e-6, beta=12.5e9),
+    dict(hosts=4, ranks=8, input=0.001, forward=0.2, backward=0.4, wait=0.002, update=0.03, other=0.0, bytes=500e6, buckets=60,
+         wire=0.5, samples=256, units=9000, overlaps=1, in_alpha=3e-6, in_beta=9e9, alpha=40e-6, beta=1.25e9, shard=True),
 ]
 print("/* Written by tests/support/make_plan_golden.py. */")
 print("#ifdef PLAN_ROUNDS")
@@ -81,7 +107,8 @@ for m in runs:
           % (m["hosts"], m["ranks"], m["input"], m["forward"], m["backward"], m["wait"]))
     print("  .update_s = %r, .other_s = %r, .bytes = %r, .buckets = %d, .wire = %r, .samples = %d, .units = %d, .overlaps = %d,"
           % (m["update"], m["other"], m["bytes"], m["buckets"], m["wire"], m["samples"], m["units"], m["overlaps"]))
-    print("  .shared = true, .inside = {%r, %r, true}, .between = {%r, %r, true}}," % (m["in_alpha"], m["in_beta"], m["alpha"], m["beta"]))
+    print("  .shared = true, .inside = {%r, %r, true}, .between = {%r, %r, true}%s}," % (m["in_alpha"], m["in_beta"], m["alpha"], m["beta"],
+          ", .shard = true" if m.get("shard") else ""))
     print(" {")
     for h in [2 ** k for k in range(11)]:
         comm, exposed, s = step(m, h, per_host, 1.0)

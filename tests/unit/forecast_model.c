@@ -197,6 +197,9 @@ static void file(void **state)
                              .units = 1234,
                              .overlaps = true,
                              .shared = true,
+                             .shard = true,
+                             .optimizer_bytes = 4e7,
+                             .sent_bytes = 5e6,
                              .between = {3e-5, 1.25e8, true}};
     forecast_step got;
     (void)state;
@@ -212,6 +215,9 @@ static void file(void **state)
     CHECK_NEAR("units", got.units, m.units, 1e-8);
     CHECK_NEAR("bytes_per_s", got.between.bytes_per_s, m.between.bytes_per_s, 1e-8);
     assert_true(got.overlaps && got.shared && got.between.measured && !got.inside.measured);
+    assert_true(got.shard);
+    CHECK_NEAR("optimizer_bytes", got.optimizer_bytes, m.optimizer_bytes, 1e-8);
+    CHECK_NEAR("sent_bytes", got.sent_bytes, m.sent_bytes, 1e-8);
     forecast_step many =
         m; /* on 1,024 such hosts there would be more ranks than an int can count */
     many.hosts = 1;
