@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The flag --beam_width selects beam search, too. Where the key does not, rd_partner_notes says that
- * it has no effect. */
+/* The flag --beam_width selects beam search, too. The key does not, and rd_partner_notes refuses it
+ * without beam search. */
 static rd_code beam_search(rd_config *c, const rd_cli *cli, char note[256], rd_status *st)
 {
     const int type = rd_config_choice(c, "decoder_type");

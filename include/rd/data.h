@@ -123,6 +123,7 @@ typedef struct rd_dataset_args {
     bool shard;         /* --split_data_per_rank: keep only the samples with i % size == rank */
     bool keep_all;      /* evaluation and inference: skip no sample for its length */
     const char *logdir; /* log folder: what is made of the data is kept there; NULL: none */
+    bool scratch;       /* logdir is only on rank 0's host, and soon removed: no large files */
     const char
         *weights; /* file or log folder of weights from elsewhere, whose ids count; or NULL */
     /* Infer mode, images: the samples come from `feed`, and have the classes and the size of this

@@ -344,8 +344,8 @@ void rd_options_help(const rd_option_group *const *groups, int n, FILE *out);
 /* Prints the keys as Markdown tables, for configs/KEYS.md. */
 void rd_options_markdown(const rd_option_group *const *groups, int n, FILE *out);
 /* Returns a JSON schema, draft 2020-12. It lists the owners, and refuses what
- * rd_config_check_owners refuses in one file. The caller owns it and dumps it with JSON_REAL_PRECISION(15).
- * NULL: out of memory. */
+ * rd_config_check_owners refuses in one file. The caller owns it and dumps it with
+ * JSON_REAL_PRECISION(15). NULL: out of memory. */
 json_t *rd_options_schema(const rd_option_group *const *groups, int n,
                           const rd_option_owner *owners, int n_owners);
 /* Returns the known word that is nearest to `word` by Damerau-Levenshtein distance; NULL: all are

@@ -2,8 +2,9 @@
  *
  * It does all that a start does but for the log folder: it reads config and data, makes model and
  * optimizer, and compares the ranks. With --check_steps it also does some steps, whose weights are
- * thrown away. It writes no file. */
+ * thrown away. It leaves no file. */
 #include "plan.h"
+#include "shadow.h"
 #include "../run/device.h"
 #include "../run/init_from.h"
 #include "../run/progress.h"
@@ -193,9 +194,11 @@ rd_code run_check(rd_run *r, rd_status *st)
     stepper_init(&s, r);
     (void)init_check_keys(r, st);
     RD_TRY(run_agree(r, st));
+    RD_TRY(shadow_new(r, st));
     RD_TRY(setup_data(r, RD_SPLIT_TRAIN, &r->train_data, st));
     RD_TRY(setup_updates(r, st));
     if (r->mode == RD_MODE_TRAIN_EVAL) RD_TRY(setup_data(r, RD_SPLIT_EVAL, &r->eval_data, st));
+    shadow_free(r, st);
     rd_dataset_def_of(r->train_data)->spec(rd_dataset_self(r->train_data), &spec);
     RD_TRY(setup_model(r, &spec, true, st));
     RD_TRY(world_check(r, st));
@@ -212,6 +215,7 @@ rd_code run_check(rd_run *r, rd_status *st)
     if (r->world->rank == 0) print_disk(r);
     rd_info(r->log, "checked: config, data and model fit; nothing was written");
 done:
+    shadow_free(r, st);
     stepper_release(&s);
     return st->code;
 }

@@ -309,7 +309,9 @@ struct rd_run {
     json_t *parent;       /* owned; rank 0: the checkpoint that the first weights came from; NULL:
                              none */
     char loaded[4096];    /* rank 0: path of the checkpoint that was loaded; "": none */
-    bool start_recorded;  /* rank 0: starts.jsonl has the begin of this start, and no end yet */
+    char shadow[4096]; /* --check: the data sees this folder in place of the log folder; "": it sees
+                             the log folder */
+    bool start_recorded; /* rank 0: starts.jsonl has the begin of this start, and no end yet */
     run_times times;
     run_trace *trace; /* owned; NULL: no trace */
     rd_watch *watch;  /* owned */

@@ -295,7 +295,8 @@ static rd_code setup_open(rd_run *r, rd_split split, const rd_data_spec *like, r
                                .log = r->log,
                                .shard = train && r->cli->split_data_per_rank,
                                .keep_all = !train,
-                               .logdir = r->cli->logdir,
+                               .logdir = r->shadow[0] ? r->shadow : r->cli->logdir,
+                               .scratch = r->shadow[0] != '\0',
                                .config_is_record = !(r->cli->config_file && r->cli->config_file[0]),
                                .weights = weights_from(r),
                                .like = like};

@@ -139,6 +139,25 @@ expect "updates by tokens: the last step of the training" 0 "^steps: ${last:-non
     "$PROG" --check --config_file=toy.json "${tokens[@]}"
 expect "data that is missing" 5 "cannot open 'none.src'" check --set source_file=none.src
 expect "a config that is wrong" 2 "must be one of" check --set optimizer=adan
+# Vocabularies of a raw text are made, and kept nowhere.
+raw=(--set src_vocab_file=null --set tgt_vocab_file=null --set subword=none)
+mkdir tmp
+check_raw() { TMPDIR=$PWD/tmp "$PROG" --check --config_file=toy.json "${raw[@]}" "$@"; }
+expect "a raw text" 0 'nothing was written' check_raw --mode=train_eval --logdir=logs/raw
+expect "it makes no folder, either" 0 '' test ! -e logs/raw
+"$PROG" --config_file=toy.json "${raw[@]}" --logdir=logs/raw --max_steps=1 > /dev/null 2>&1
+touch stamp
+expect "kept vocabularies count" 2 "the checkpoints in 'logs/raw' were trained with the other" check_raw --logdir=logs/raw --set word_min_count=2
+expect "nothing is touched then" 0 '^0$' touched
+rm logs/raw/*.npz logs/raw/checkpoint
+sleep 0.01
+touch stamp
+expect "they would be made anew" 0 'made with other rules .*made anew' check_raw --logdir=logs/raw --set word_min_count=2
+expect "with two ranks, a raw text" 0 'nothing was written' env TMPDIR="$PWD/tmp" \
+    timeout 100 $MPIRUN -np 2 "$PROG" --check --config_file=toy.json "${raw[@]}" --logdir=logs/raw --set word_min_count=2
+expect "a raw text that is missing" 5 "cannot open 'none.src'" check_raw --logdir=logs/raw --set source_file=none.src
+expect "the kept files are the same" 0 '^0$' touched
+expect "nothing is left" 0 '^0$' eval 'ls tmp | wc -l'
 expect "steps without a check" 2 "check_steps is for --check" "$PROG" --config_file=toy.json --check_steps=3 --logdir=logs/z
 expect "another mode" 2 "check is for --mode=train and train_eval" "$PROG" --config_file=toy.json --check --mode=eval
 summary

@@ -464,7 +464,8 @@ static void lm_cache_path(const lm_text *t, const lm_config *c, const rd_dataset
     bool json = false;
     path[0] = '\0';
     for (int i = 0; i < t->files.n; i++) json |= rd_docs_json(t->files.at[i]);
-    if (t->prompts || !a->logdir || !a->logdir[0] || c->token_cache == TOKENS_MEMORY) return;
+    if (t->prompts || !a->logdir || !a->logdir[0] || a->scratch || c->token_cache == TOKENS_MEMORY)
+        return;
     /* A token has some four bytes of text, and its id two. Compressed files count a third. */
     if (c->token_cache == TOKENS_AUTO && (double)bytes / 2 < memory / 4) return;
     if (json && c->token_cache == TOKENS_AUTO && (double)bytes / 2 < memory / 2) return;
