@@ -133,7 +133,9 @@ t 2 waits --max_steps=2 --set batch_size=8 --set lock_dir=locks > waits.txt 2>&1
 job=$!
 expect "two ranks wait" 0 "" wait_until 20 grep -q "waiting for 2 free GPUs of 2: 'locks' has locks of other jobs, process 7 on there" waits.txt
 kill $holder
-expect "and go on" 0 "" wait $job
+wait $job
+expect "and go on" 0 "" test $? -eq 0
+expect "with a GPU each" 0 "done: step 2" cat waits.txt
 expect "a folder that is not there" 3 "lock_dir: cannot write 'nowhere/run_dist.gpus.lock'" t 1 nowhere --max_steps=1 --set lock_dir=nowhere
 expect "which a CPU does not need" 0 "" ranks 1 "$PROG" --config_file=toy.json --logdir=cpu_lock --set device=cpu --max_steps=1 \
     --set lock_dir=nowhere
