@@ -72,7 +72,7 @@ typedef struct rd_leaf_rows {
     const rd_param *param;
     const float *values;
     int64_t cols, row0, rows;
-    /* Whether the tape records: backward follows, and then an update of the parameter. */
+    /* Whether the tape records: backward follows, and then an update. */
     bool trains;
 } rd_leaf_rows;
 

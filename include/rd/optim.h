@@ -329,7 +329,8 @@ void rd_optim_unshare(rd_optim *o);
 /* Returns whether the ranks of the host share values and slots. */
 bool rd_optim_is_shared(const rd_optim *o);
 /* Fills a checksum of each parameter's values, [rd_params_n]; equal bytes have equal checksums.
- * Collective among the ranks of a host that share. *damaged: a parameter whose values this rank
+ * Of a shared copy, the first rank of the host alone fills those of frozen parameters. Collective
+ * among the ranks of a host that share. *damaged: a parameter whose values this rank
  * found changed since the last update, now or before an earlier update; -1: none. Only ranks that
  * share can find a change, each in its share. */
 rd_code rd_optim_checksums(rd_optim *o, uint64_t *of_param, int *damaged, rd_status *st);

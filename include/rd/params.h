@@ -39,7 +39,9 @@ enum {
     /* A bias, or the factor of a norm: weight_decay and the trust ratio of LARS skip it. */
     RD_PARAM_NO_DECAY = 2,
     /* Not trained: see rd_params_add_state. */
-    RD_PARAM_STATE = 4
+    RD_PARAM_STATE = 4,
+    /* Not trained: see rd_params_freeze. */
+    RD_PARAM_FROZEN = 8
 };
 
 typedef struct rd_param {
@@ -58,6 +60,12 @@ typedef struct rd_param {
     /* Position in the order of declaration. */
     int64_t index;
 } rd_param;
+
+/* Returns whether updates change a parameter by its gradient. */
+static inline bool rd_param_trains(const rd_param *p)
+{
+    return !(p->flags & (RD_PARAM_STATE | RD_PARAM_FROZEN));
+}
 
 typedef struct rd_params rd_params;
 /* Makes an empty set of parameters. The caller owns *out. */
@@ -80,6 +88,10 @@ rd_code rd_params_add(rd_params *p, const char *name, int n_dim, const int64_t *
  * and has no optimizer slots. Checkpoints contain it like a parameter. */
 rd_code rd_params_add_state(rd_params *p, const char *name, int64_t n, double value,
                             double momentum, rd_param **out, rd_status *st);
+/* Freezes a parameter: its values stay as they are. It has no gradient and no optimizer slots, and
+ * does not count in rd_params_count. The arenas store it behind running statistics (from
+ * rd_params_grad_span on). Checkpoints contain it. Call it before rd_params_seal. */
+void rd_params_freeze(rd_params *p, rd_param *q);
 /* Lays out the arenas (values, gradients; gaps stay zero) and initialises the values. Element i
  * of a parameter is a function of (seed, name, i). init_scale: NAN if the config has none.
  * RD_EBUG: a second call, or a later rd_params_add. RD_EENV: out of memory. */
@@ -89,7 +101,7 @@ rd_code rd_params_seal(rd_params *p, uint64_t seed, double init_scale, rd_status
  * RD_EBUG: before rd_params_seal, or more than 8 slots in all. */
 rd_code rd_params_slots(rd_params *p, int n_slots, int64_t n, rd_status *st);
 
-/* Stores gradients in g from now on, for example in memory that ranks share. g: [span], all zero,
+/* Stores gradients in g from now on, for example in memory that ranks share. g: [grad_span], zeros,
  * 64-byte aligned; borrowed. Call it after rd_params_seal and before the first use. */
 void rd_params_use_grads(rd_params *p, float *g);
 /* Store the values, or slot k, in the given memory from now on. The memory holds the current
@@ -108,13 +120,17 @@ rd_param *rd_params_at(const rd_params *p, int i);
 rd_param *rd_params_find(const rd_params *p, const char *name);
 /* Returns the number of trainable elements, without gaps. */
 int64_t rd_params_count(const rd_params *p);
-/* Returns the number of elements of an arena, gaps included. Gaps are zero. */
+/* Returns the same with the frozen elements. */
+int64_t rd_params_total(const rd_params *p);
+/* Returns the number of elements of the values, gaps included. Gaps are zero. */
 int64_t rd_params_span(const rd_params *p);
+/* Returns the number of elements of the gradients: frozen parameters are [end, span). */
+int64_t rd_params_grad_span(const rd_params *p);
 /* Returns the end of the trained parameters: they are [0, end) of an arena, state follows. */
 int64_t rd_params_trained_span(const rd_params *p);
-/* Return the arenas of the host: [span] elements, a slot [trained_span], 64-byte aligned. Borrowed
- * until rd_params_free. NULL before rd_params_seal. They only return an address; where a GPU
- * computes, call rd_params_sync_to_host first. */
+/* Return the arenas of the host: values [span], gradients [grad_span], a slot [trained_span],
+ * 64-byte aligned. Borrowed until rd_params_free. NULL before rd_params_seal. They only return an
+ * address; where a GPU computes, call rd_params_sync_to_host first. */
 float *rd_params_values(const rd_params *p);
 float *rd_params_grads(const rd_params *p);
 float *rd_params_slot(const rd_params *p, int k);
@@ -162,8 +178,12 @@ void rd_params_device_changed_grads(rd_params *p);
 /* Returns the version of the values. It grows by one at each change; copies in other layouts
  * compare it with their own. */
 uint64_t rd_params_version(const rd_params *p);
+/* Returns the version of the values of q: updates do not change that of a frozen parameter. */
+uint64_t rd_params_version_of(const rd_params *p, const rd_param *q);
 /* Reports that the host wrote values. Call it after each write. */
 void rd_params_touch(rd_params *p);
+/* Reports the same of an update, which writes no frozen value. */
+void rd_params_updated(rd_params *p);
 
 RD_C_END
 #endif

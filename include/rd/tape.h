@@ -61,6 +61,8 @@ typedef struct rd_var {
     /* The parameter that this variable is the leaf of; NULL: not a leaf. */
     rd_param *param;
     bool needs_grad;
+    /* Whether it is a leaf of a tape that records. */
+    bool recorded;
     /* Whether the memory at v is released with this variable. */
     bool owns_values;
     /* Whether an op has overwritten v (rd_call_take_values): no other op may read it. */

@@ -31,7 +31,7 @@ static rd_code measure_sum(bench *b, rd_status *st)
     if (r->world->size == 1 || b->config.bench_forward_only) return RD_OK;
     for (int i = 0; i < 5; i++) {
         double seconds;
-        RD_TRY(exchange_alone(r->exchange, rd_params_span(r->params), &seconds, st));
+        RD_TRY(exchange_alone(r->exchange, rd_params_grad_span(r->params), &seconds, st));
         if (i > 0 && seconds < best) best = seconds;
     }
     RD_TRY(rd_comm_max_f64(r->comm, &best, 1, st));
@@ -154,7 +154,7 @@ static rd_code bench_measure(bench *b, const bench_style *style, rd_status *st)
     v->wall_s = (double)(rd_now_ns() - begin_ns) * 1e-9;
     v->cpu_s = peak_cpu_s() - begin_cpu;
     v->reduced_bytes = r->world->size > 1 && !b->config.bench_forward_only
-                           ? 4.0 * (double)rd_params_span(r->params)
+                           ? 4.0 * (double)rd_params_grad_span(r->params)
                            : 0.0;
     v->peak_bytes = run_peak_bytes();
     v->device_bytes = device_peak_bytes(r);

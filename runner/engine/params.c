@@ -1,7 +1,8 @@
 /* params.c -- the arenas of a model's parameters, their initial values, and their copies on a GPU.
  *
  * Offsets run backwards: the parameter that is declared last comes first in the arenas. It is used
- * last, so its gradient is ready first. Running statistics follow all trained parameters. */
+ * last, so its gradient is ready first. Running statistics follow all trained parameters, and
+ * frozen parameters follow both. */
 #include "rd/params.h"
 #include "rd/hash.h"
 #include "rd/philox.h"
@@ -29,10 +30,10 @@ struct rd_params {
     /* In order of declaration. Each is allocated alone, so that pointers stay valid. */
     rd_param **at;
     int n, cap, n_slots;
-    int64_t span, trained_span, count;
+    int64_t span, grad_span, trained_span, count, frozen;
     arena values, grads, slot[MAX_SLOTS];
     bool sealed;
-    uint64_t version;
+    uint64_t version, frozen_version;
     /* Borrowed. NULL: parameters are on the CPU only. */
     rd_gpu *gpu;
 };
@@ -186,6 +187,14 @@ rd_code rd_params_add_state(rd_params *p, const char *name, int64_t n, double va
     return st->code;
 }
 
+void rd_params_freeze(rd_params *p, rd_param *q)
+{
+    rd_assert(!p->sealed && !(q->flags & (RD_PARAM_STATE | RD_PARAM_FROZEN)));
+    q->flags = (q->flags & ~(unsigned)RD_PARAM_ROWS) | RD_PARAM_FROZEN;
+    p->count -= q->n;
+    p->frozen += q->n;
+}
+
 /* Draws two independent normals by Box and Muller from block (i, try) of the key's stream. */
 static void draw_normals(rd_key key, int64_t i, uint32_t try, double z[2])
 {
@@ -257,23 +266,27 @@ int64_t rd_params_place(const rd_param *q)
 rd_code rd_params_seal(rd_params *p, uint64_t seed, double init_scale, rd_status *st)
 {
     if (p->sealed) return rd_fail(st, RD_EBUG, "parameters are laid out twice");
-    for (int state = 0; state < 2; state++) {
+    static const unsigned kinds[] = {0, RD_PARAM_STATE, RD_PARAM_FROZEN};
+    int64_t *const ends[] = {&p->trained_span, &p->grad_span, &p->span};
+    int64_t end = 0;
+    for (int k = 0; k < 3; k++) {
         for (int i = p->n - 1; i >= 0; i--) {
-            if ((p->at[i]->flags & RD_PARAM_STATE) != (state ? RD_PARAM_STATE : 0u)) continue;
-            p->at[i]->offset = p->span;
-            p->span += rd_params_place(p->at[i]);
+            if ((p->at[i]->flags & (RD_PARAM_STATE | RD_PARAM_FROZEN)) != kinds[k]) continue;
+            p->at[i]->offset = end;
+            end += rd_params_place(p->at[i]);
         }
-        if (!state) p->trained_span = p->span;
+        *ends[k] = end;
     }
-    rd_assert(p->trained_span <= p->span);
-    if (!params_arena_new(&p->values, p->span) || !params_arena_new(&p->grads, p->span))
+    rd_assert(p->trained_span <= p->grad_span && p->grad_span <= p->span);
+    if (!params_arena_new(&p->values, p->span) || !params_arena_new(&p->grads, p->grad_span))
         return rd_fail(st, RD_EENV,
                        "out of memory for %" PRId64
-                       " parameters (%.1f MiB, and as much for gradients)",
-                       p->count, (double)p->span * 4 / 1048576);
+                       " parameters (%.1f MiB, and %.1f MiB for gradients)",
+                       p->count + p->frozen, (double)p->span * 4 / 1048576,
+                       (double)p->grad_span * 4 / 1048576);
     p->sealed = true;
     for (int i = 0; i < p->n; i++) init_one(p, p->at[i], seed, init_scale);
-    p->version = 1;
+    p->version = p->frozen_version = 1;
     return RD_OK;
 }
 
@@ -322,6 +335,14 @@ int64_t rd_params_count(const rd_params *p)
 {
     return p->count;
 }
+int64_t rd_params_total(const rd_params *p)
+{
+    return p->count + p->frozen;
+}
+int64_t rd_params_grad_span(const rd_params *p)
+{
+    return p->grad_span;
+}
 int64_t rd_params_span(const rd_params *p)
 {
     return p->span;
@@ -362,7 +383,7 @@ float *rd_params_device_slot(const rd_params *p, int k)
 rd_code rd_params_sync_to_host(rd_params *p, unsigned parts, rd_status *st)
 {
     if (parts & RD_VALUES) RD_TRY(to_host(p, &p->values, p->span, st));
-    if (parts & RD_GRADS) RD_TRY(to_host(p, &p->grads, p->span, st));
+    if (parts & RD_GRADS) RD_TRY(to_host(p, &p->grads, p->grad_span, st));
     for (int k = 0; parts & RD_SLOTS && k < p->n_slots; k++)
         RD_TRY(to_host(p, &p->slot[k], p->trained_span, st));
 done:
@@ -372,7 +393,7 @@ done:
 rd_code rd_params_sync_to_device(rd_params *p, unsigned parts, rd_status *st)
 {
     if (parts & RD_VALUES) RD_TRY(to_device(p, &p->values, p->span, st));
-    if (parts & RD_GRADS) RD_TRY(to_device(p, &p->grads, p->span, st));
+    if (parts & RD_GRADS) RD_TRY(to_device(p, &p->grads, p->grad_span, st));
     for (int k = 0; parts & RD_SLOTS && k < p->n_slots; k++)
         RD_TRY(to_device(p, &p->slot[k], p->trained_span, st));
 done:
@@ -394,7 +415,7 @@ rd_code rd_params_use_gpu(rd_params *p, rd_gpu *g, rd_status *st)
     p->gpu = g;
     RD_TRY(device_arena_new(p, &p->values, p->span, "the weights", st));
     RD_TRY(rd_gpu_hold(g, p->values.device, p->span, st));
-    RD_TRY(device_arena_new(p, &p->grads, p->span, "the gradients", st));
+    RD_TRY(device_arena_new(p, &p->grads, p->grad_span, "the gradients", st));
     for (int k = 0; k < p->n_slots; k++)
         RD_TRY(device_arena_new(p, &p->slot[k], p->trained_span, "the optimizer's state", st));
 done:
@@ -428,8 +449,17 @@ uint64_t rd_params_version(const rd_params *p)
 {
     return p->version;
 }
-void rd_params_touch(rd_params *p)
+uint64_t rd_params_version_of(const rd_params *p, const rd_param *q)
+{
+    return q->flags & RD_PARAM_FROZEN ? p->frozen_version : p->version;
+}
+void rd_params_updated(rd_params *p)
 {
     p->version++;
     p->values.newer = HOST_NEWER;
+}
+void rd_params_touch(rd_params *p)
+{
+    rd_params_updated(p);
+    p->frozen_version = p->version;
 }

@@ -235,7 +235,8 @@ rd_var *rd_tape_param(rd_tape *t, rd_param *p)
     rd_assert(rd_params_at(t->params, p->index) == p);
     if (t->leaf[p->index]) return t->leaf[p->index];
     float *v, *g;
-    (void)rd_backend_leaf(t->be, t->params, p, t->with_grad, &v, &g, &t->status);
+    const bool trained = t->with_grad && !(p->flags & RD_PARAM_FROZEN);
+    (void)rd_backend_leaf(t->be, t->params, p, trained, &v, &g, &t->status);
     rd_var *x = new_var(t, v, 1, 1);
     if (!x) return NULL;
     x->cols = p->n_dim ? p->dim[p->n_dim - 1] : 1;
@@ -243,7 +244,8 @@ rd_var *rd_tape_param(rd_tape *t, rd_param *p)
     x->n_dim = p->n_dim;
     for (int i = 0; i < p->n_dim; i++) x->dim[i] = p->dim[i];
     x->param = p;
-    x->needs_grad = t->with_grad;
+    x->needs_grad = trained;
+    x->recorded = t->with_grad;
     x->g = g;
     return t->leaf[p->index] = x;
 }

@@ -8,13 +8,15 @@
 
 enum { BLOCK = 4096, LANES = RD_OPTIM_LANES };
 
-/* Cuts all parameters into blocks. at_rows: blocks of RD_PARAM_ROWS tables are whole rows. */
+/* Cuts all parameters but frozen ones into blocks. at_rows: blocks of RD_PARAM_ROWS tables are
+ * whole rows. */
 static rd_code optim_cut(const rd_params *p, bool at_rows, rd_optim_blocks *out, rd_status *st)
 {
     for (int pass = 0; pass < 2; pass++) { /* count, then fill */
         int64_t n = 0;
         for (int i = 0; i < rd_params_n(p); i++) {
             const rd_param *q = rd_params_at(p, i);
+            if (q->flags & RD_PARAM_FROZEN) continue;
             const int64_t row = at_rows && (q->flags & RD_PARAM_ROWS) && q->n_dim > 0
                                     ? q->n / q->dim[0]
                                     : 0;
@@ -168,6 +170,7 @@ void rd_optim_free(rd_optim *o)
     free(o->norm_host);
     free(o->factor);
     free(o->scratch);
+    free(o->frozen);
     free(o);
 }
 

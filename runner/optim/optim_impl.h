@@ -27,6 +27,12 @@ typedef struct rd_optim_blocks {
     int64_t n_own;
 } rd_optim_blocks;
 
+/* The checksum of a frozen parameter. */
+typedef struct rd_optim_frozen {
+    uint64_t version; /* rd_params_version_of its values; 0: none yet */
+    uint64_t sum;
+} rd_optim_frozen;
+
 /* The arguments of one step, for the sweeps. */
 typedef struct rd_optim_job {
     int64_t t;    /* number of the step, from 1 */
@@ -65,10 +71,11 @@ struct rd_optim {
     /* [norm.n] sums of squares of gradients and weights of each block. Owned; or a part of the
      * shared memory. */
     double *g_sq, *w_sq;
-    double *g_norm;   /* owned; norm of the gradient by parameter */
-    float *factor;    /* owned; factor of LARS by parameter */
-    float *scratch;   /* owned; for each thread the gradient after decay and LARS */
-    double last_norm; /* grad_norm of the last step; NAN: no step yet */
+    double *g_norm;          /* owned; norm of the gradient by parameter */
+    float *factor;           /* owned; factor of LARS by parameter */
+    float *scratch;          /* owned; for each thread the gradient after decay and LARS */
+    rd_optim_frozen *frozen; /* owned; by parameter; NULL: no checksums yet */
+    double last_norm;        /* grad_norm of the last step; NAN: no step yet */
 
     /* Only if the ranks of a host share weights, slots and work. Else the pointers are NULL, and
      * this rank does all the work. */

@@ -102,11 +102,20 @@ static void copy_own(const rd_optim *o, float *to, const float *from, int64_t n)
         memcpy(to + o->own_lo, from + o->own_lo, (size_t)(hi - o->own_lo) * sizeof *to);
 }
 
+/* Copies this rank's part of the frozen values, which no rank updates. */
+static void copy_frozen(const rd_optim *o, const rd_world *w, float *to, const float *from)
+{
+    const int64_t first = rd_params_grad_span(o->p), n = rd_params_span(o->p) - first,
+                  lo = first + n * w->local_rank / w->local_size,
+                  hi = first + n * (w->local_rank + 1) / w->local_size;
+    memcpy(to + lo, from + lo, (size_t)(hi - lo) * sizeof *to);
+}
+
 rd_code rd_optim_share(rd_optim *o, rd_comm *c, char why[200], rd_status *st)
 {
     const rd_world *w = rd_comm_world(c);
-    const int64_t span = rd_params_span(o->p), kept = rd_optim_kept(o);
-    const int64_t slices = (span + SLICE - 1) / SLICE;
+    const int64_t span = rd_params_span(o->p), grads = rd_params_grad_span(o->p),
+                  kept = rd_optim_kept(o), slices = (grads + SLICE - 1) / SLICE;
     size_t bytes = 0, values_at, slot_at[4] = {0}, g_at, w_at, sum_at;
     why[0] = '\0';
     if (o->shared) return rd_fail(st, RD_EBUG, "weights are shared twice");
@@ -132,7 +141,8 @@ rd_code rd_optim_share(rd_optim *o, rd_comm *c, char why[200], rd_status *st)
     o->w_sq = optim_share_place(o, w_at);
     o->sum = optim_share_place(o, sum_at);
     float *values = optim_share_place(o, values_at);
-    copy_own(o, values, rd_params_values(o->p), span);
+    copy_own(o, values, rd_params_values(o->p), grads);
+    copy_frozen(o, w, values, rd_params_values(o->p));
     rd_params_use_values(o->p, values);
     for (int k = 0; k < rd_optim_n_slots(o); k++) {
         float *slot = optim_share_place(o, slot_at[k]);
@@ -179,7 +189,7 @@ rd_code rd_optim_swap_ema(rd_optim *o, rd_status *st)
     }
     if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st));
     RD_TRY(rd_optim_spread_weights(o, st));
-    rd_params_touch(o->p);
+    rd_params_updated(o->p);
     rd_params_touch_slots(o->p);
     o->swapped = !o->swapped;
     if (!o->swapped && o->sums_held) o->sum_version = rd_params_version(o->p);
@@ -206,6 +216,29 @@ rd_code rd_optim_sum_own(rd_optim *o, uint64_t *sum, rd_status *st)
     return st->code;
 }
 
+/* Adds the checksums of frozen parameters, one rank for each copy. What is not what the last call
+ * found is damaged, unless the host has written values since. */
+static rd_code sum_frozen(rd_optim *o, uint64_t *of_param, int *damaged, rd_status *st)
+{
+    if (rd_params_grad_span(o->p) == rd_params_span(o->p)) return RD_OK;
+    if (o->shared && rd_comm_world(o->comm)->local_rank > 0) return RD_OK;
+    RD_TRY(rd_params_sync_to_host(o->p, RD_VALUES, st));
+    if (!o->frozen) o->frozen = calloc((size_t)rd_params_n(o->p), sizeof *o->frozen);
+    if (!o->frozen) return rd_fail(st, RD_EENV, "out of memory for checksums of the weights");
+    for (int i = 0; i < rd_params_n(o->p); i++) {
+        const rd_param *p = rd_params_at(o->p, i);
+        if (!(p->flags & RD_PARAM_FROZEN)) continue;
+        const uint64_t version = rd_params_version_of(o->p, p),
+                       now = rd_optim_block_sum(rd_params_values(o->p) + p->offset, p->n);
+        if (version == o->frozen[i].version && now != o->frozen[i].sum && *damaged < 0)
+            *damaged = i;
+        o->frozen[i] = (rd_optim_frozen){version, now};
+        of_param[i] = rd_fnv_step(of_param[i], now);
+    }
+done:
+    return st->code;
+}
+
 rd_code rd_optim_checksums(rd_optim *o, uint64_t *of_param, int *damaged, rd_status *st)
 {
     const rd_optim_blocks *list = &o->update;
@@ -221,6 +254,7 @@ rd_code rd_optim_checksums(rd_optim *o, uint64_t *of_param, int *damaged, rd_sta
             of_param[i] = rd_fnv_step(of_param[i], sum[b]);
     }
     *damaged = o->damaged < 0 ? -1 : list->at[o->damaged].param;
+    RD_TRY(sum_frozen(o, of_param, damaged, st));
     /* All ranks have read the sums, so the next update may write them. */
     if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st));
 done:

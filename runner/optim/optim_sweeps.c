@@ -50,7 +50,7 @@ static void restore_denormals(unsigned old)
 bool rd_optim_decays(const rd_optim *o, int param)
 {
     const unsigned flags = rd_params_at(o->p, param)->flags;
-    return o->decay && !(flags & RD_PARAM_STATE) &&
+    return o->decay && rd_param_trains(rd_params_at(o->p, param)) &&
            (o->c.weight_decay_all || !(flags & RD_PARAM_NO_DECAY));
 }
 
@@ -349,7 +349,7 @@ static rd_code cpu_step(rd_optim *o, const rd_optim_job *job, rd_optim_stats *st
     if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st));
     if (!stats->finite) goto done;
     RD_TRY(rd_optim_spread_weights(o, st));
-    rd_params_touch(o->p);
+    rd_params_updated(o->p);
     o->sum_version = rd_params_version(o->p);
 done:
     return st->code;

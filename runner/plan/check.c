@@ -75,6 +75,7 @@ static rd_code check_largest(rd_run *r, double *v, rd_status *st)
 static rd_code print_memory(rd_run *r, bool stepped, rd_status *st)
 {
     const double weights = 4.0 * (double)rd_params_span(r->params);
+    const double gradients = 4.0 * (double)rd_params_grad_span(r->params);
     const rd_shard *shard = rd_optim_shard_of(r->optim);
     double kept = 4.0 * (double)rd_optim_kept(r->optim);
     const int slots = rd_params_n_slots(r->params), parts = shard ? rd_shard_n_hosts(shard) : 1;
@@ -96,7 +97,7 @@ static rd_code print_memory(rd_run *r, bool stepped, rd_status *st)
             rd_optim_is_shared(r->optim) ? " (the ranks of a host share weights and optimizer)"
                                          : "");
     rd_info(r->log, "  weights              %.1f MB", check_mb(weights));
-    rd_info(r->log, "  gradients            %.1f MB", check_mb(weights));
+    rd_info(r->log, "  gradients            %.1f MB", check_mb(gradients));
     rd_info(r->log, "  optimizer            %.1f MB (%s, %d value%s per weight%s)",
             check_mb(kept * slots), rd_optim_def(r->optim)->name, slots, slots == 1 ? "" : "s", of);
     rd_info(r->log, "  activations          %s", activations);

@@ -92,7 +92,7 @@ static void zero_on_gpu(embeddings *e)
     rd_status own = {0};
     rd_params_device_changed_grads(e->run->params);
     (void)rd_gpu_zero(run_gpu(e->run), rd_params_device_grads(e->run->params),
-                      (size_t)rd_params_span(e->run->params) * sizeof(float), &own);
+                      (size_t)rd_params_grad_span(e->run->params) * sizeof(float), &own);
 }
 
 static void clear_marks(embeddings_table *t)
@@ -116,7 +116,7 @@ void embeddings_zero_grads(embeddings *e, bool keep_marks)
         if (!keep_marks) clear_marks(t);
         at = t->p->offset + t->p->n;
     }
-    memset(g + at, 0, (size_t)(rd_params_span(e->run->params) - at) * sizeof *g);
+    memset(g + at, 0, (size_t)(rd_params_grad_span(e->run->params) - at) * sizeof *g);
 }
 
 rd_code embeddings_sum(embeddings *e, int i, embeddings_sent *sent, rd_status *st)

@@ -83,9 +83,10 @@ static rd_code make_buckets(exchange *x, rd_status *st)
     const rd_params *ps = x->run->params;
     const double bytes = bucket_mb(x) * 1048576.0;
     const bucket_sizes sizes = {
-        .span = rd_params_span(ps), .first = fmin(bytes, 1048576.0), .bytes = bytes};
-    const int n = rd_params_n(ps);
-    const size_t capacity = (size_t)n + 1;
+        .span = rd_params_grad_span(ps), .first = fmin(bytes, 1048576.0), .bytes = bytes};
+    const int n_all = rd_params_n(ps);
+    const size_t capacity = (size_t)n_all + 1;
+    int n = 0;
     const rd_param **p = malloc(capacity * sizeof *p);
     bucket_param *place = calloc(capacity, sizeof *place);
     int *of = calloc(capacity, sizeof *of);
@@ -95,17 +96,22 @@ static rd_code make_buckets(exchange *x, rd_status *st)
     x->left = calloc(capacity, sizeof *x->left);
     x->time = calloc(capacity, sizeof *x->time);
     if (!p || !place || !of || !x->bucket || !x->bucket_of || !x->size || !x->left || !x->time) {
-        rd_fail(st, RD_EENV, "out of memory for the buckets of %d parameters", n);
+        rd_fail(st, RD_EENV, "out of memory for the buckets of %d parameters", n_all);
         goto done;
     }
-    for (int i = 0; i < n; i++) p[i] = rd_params_at(ps, i);
+    for (int i = 0; i < n_all; i++) {
+        const rd_param *q = rd_params_at(ps, i);
+        x->bucket_of[i] = -1;
+        if (!(q->flags & RD_PARAM_FROZEN)) p[n++] = q;
+    }
     qsort(p, (size_t)n, sizeof *p, exchange_by_offset);
     for (int i = 0; i < n; i++)
         place[i] = (bucket_param){.offset = p[i]->offset,
                                   .table = is_table(x->tables, p[i]),
                                   .state = p[i]->flags & RD_PARAM_STATE};
     x->n = bucket_cut(place, n, &sizes, x->bucket, x->size, of);
-    rd_assert(x->n == 0 || x->bucket[x->n - 1].from + x->bucket[x->n - 1].n <= rd_params_span(ps));
+    rd_assert(x->n == 0 ||
+              x->bucket[x->n - 1].from + x->bucket[x->n - 1].n <= rd_params_grad_span(ps));
     for (int i = 0; i < n; i++) x->bucket_of[p[i]->index] = of[i];
 done:
     free(p);
@@ -465,7 +471,7 @@ static rd_code divide(exchange *x, rd_status *st)
                                 .n_rest = n,
                                 .cut = cut,
                                 .n_cuts = n_cuts,
-                                .span = rd_params_span(r->params),
+                                .span = rd_params_grad_span(r->params),
                                 .kept = rd_params_trained_span(r->params),
                                 .wire = r->config.allreduce_dtype};
     RD_TRY(rd_shard_new(r->comm, &plan, &x->shard, st));

@@ -255,7 +255,7 @@ static rd_code export_root(rd_run *r, rd_status *st)
     rd_info(r->log,
             "%s parameters of model %s, step %" PRId64 "; logs/EXPORT.md has names and "
             "layouts",
-            rd_commas((double)rd_params_count(r->params), count), r->model->name, r->progress.step);
+            rd_commas((double)rd_params_total(r->params), count), r->model->name, r->progress.step);
 done:
     progress_end(&shown);
     json_decref(about);

@@ -210,7 +210,7 @@ rd_code export_folder(rd_run *r, const char *path, const json_t *metadata, rd_st
     rd_info(r->log,
             "%s parameters of model %s, step %" PRId64 "; models/WEIGHTS.md tells how other "
             "programs read them",
-            rd_commas((double)rd_params_count(r->params), count), r->model->name, r->progress.step);
+            rd_commas((double)rd_params_total(r->params), count), r->model->name, r->progress.step);
 done:
     return st->code;
 }

@@ -43,7 +43,7 @@ bool finite_find_other(const rd_run *r, char name[320])
         const rd_param *p = rd_params_at(ps, i);
         (void)snprintf(name, 320, "%s", p->name);
         if (!finite_all(rd_params_values(ps) + p->offset, p->n)) return true;
-        for (int k = 0; k < n_slots && !(p->flags & RD_PARAM_STATE); k++) {
+        for (int k = 0; k < n_slots && rd_param_trains(p); k++) {
             (void)snprintf(name, 320, "%s/%s", p->name, rd_optim_slot_name(r->optim, k));
             if (!slot_finite(r, p, k)) return true;
         }

@@ -100,7 +100,7 @@ rd_code forecast_collect(rd_run *r, const forecast_sums *sums, forecast_step *m,
     m->update_s = v[TIMES_UPDATE] / steps;
     m->other_s = fmax(0.0, m->step_s - m->input_s - m->forward_s - m->backward_s - m->wait_s -
                                m->update_s - m->exposed_s);
-    if (m->bytes <= 0.0) m->bytes = 4.0 * (double)rd_params_span(r->params);
+    if (m->bytes <= 0.0) m->bytes = 4.0 * (double)rd_params_grad_span(r->params);
     m->buckets = fmax(
         1.0, sums->steps > 0.0 ? (t->n_exchanges - sums->exchanges_before) / sums->steps : 1.0);
     m->shared = r->world->size == 1 || strncmp(rd_comm_note(r->comm), "sums by messages", 16) != 0;

@@ -15,7 +15,8 @@ enum { SWEEP_FIRST = 1 << 12, SWEEP_MOST = 1 << 24, SWEEP_SIZES = 8, SWEEP_TIMES
 /* Fills n with the sizes in elements, up to all gradients. Returns how many there are. */
 static int sweep_sizes(const rd_run *r, int64_t n[SWEEP_SIZES])
 {
-    const int64_t span = rd_params_span(r->params), most = span < SWEEP_MOST ? span : SWEEP_MOST;
+    const int64_t span = rd_params_grad_span(r->params),
+                  most = span < SWEEP_MOST ? span : SWEEP_MOST;
     int k = 0;
     for (int64_t size = SWEEP_FIRST; k < SWEEP_SIZES - 1 && size < most; size *= 4) n[k++] = size;
     n[k++] = most;

@@ -49,7 +49,7 @@ rd_code published_load(rd_run *r, const char *folder, rd_status *st)
     json_decref(r->parent);
     r->parent = published_parent(r, folder);
     rd_info(r->log, "weights from %s: %d arrays, %s parameters", folder, rd_weights_n(w),
-            rd_commas((double)rd_params_count(r->params), count));
+            rd_commas((double)rd_params_total(r->params), count));
     if (n > 0) rd_warn(r->log, "%s: %s", folder, rd_strbuf_str(&list));
 done:
     rd_strbuf_release(&list);

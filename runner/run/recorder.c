@@ -315,7 +315,7 @@ static bool records_norms(const recorder *c)
 {
     int n = 0;
     for (int i = 0; i < rd_params_n(c->run->params); i++)
-        n += !(rd_params_at(c->run->params, i)->flags & RD_PARAM_STATE);
+        n += rd_param_trains(rd_params_at(c->run->params, i));
     return c->run->config.gradient_norms == RUN_NORMS_ON ||
            (c->run->config.gradient_norms == RUN_NORMS_AUTO && n <= MOST_NORMS);
 }
@@ -332,7 +332,8 @@ static void write_variables(recorder *c, const step_record *s, bool histograms)
     if (histograms && rd_params_sync_to_host(ps, RD_VALUES | RD_GRADS, &lost) != RD_OK) return;
     for (int i = 0; i < rd_params_n(ps); i++) {
         const rd_param *p = rd_params_at(ps, i);
-        if (norms && !(p->flags & RD_PARAM_STATE)) {
+        if (p->flags & RD_PARAM_FROZEN) continue;
+        if (norms && rd_param_trains(p)) {
             (void)snprintf(tag, sizeof tag, "variables/gradient_norm/%s", p->name);
             (void)rd_events_scalar(c->events, s->step, tag, s->param_norm[i], &own);
         }

@@ -259,7 +259,7 @@ rd_code run_save(rd_run *r, const char *prefix, int keep, rd_status *st)
     for (int i = 0; i < n_params; i++) {
         const rd_param *p = rd_params_at(ps, i);
         array_of(p, NULL, rd_params_values(ps), &a[n++]);
-        for (int k = 0; k < n_slots && !(p->flags & RD_PARAM_STATE); k++, n++) {
+        for (int k = 0; k < n_slots && rd_param_trains(p); k++, n++) {
             slot_reader *s = &reader[i * n_slots + k];
             array_of(p, rd_optim_slot_name(r->optim, k), parts ? NULL : rd_params_slot(ps, k),
                      &a[n]);
@@ -475,7 +475,7 @@ static void slot_file_fill(void *ctx, int k, int64_t lo, int64_t n, float *x)
         const int64_t at = p->offset > lo ? p->offset : lo, end = p->offset + p->n,
                       to = end < lo + n ? end : lo + n;
         const float *from = f->from[p->index * rd_params_n_slots(ps) + k];
-        if (at >= to || p->flags & RD_PARAM_STATE) continue;
+        if (at >= to || !rd_param_trains(p)) continue;
         if (from)
             memcpy(x + (at - lo), from + (at - p->offset), (size_t)(to - at) * sizeof *x);
         else
@@ -504,7 +504,7 @@ static void take_averages(slot_file *f)
     for (int i = 0; i < rd_params_n(r->params); i++) {
         const rd_param *p = rd_params_at(r->params, i);
         const rd_array *a = average_of(&f->c, p);
-        if (a && !(p->flags & RD_PARAM_STATE)) take_slot(f, p, k, a);
+        if (a && rd_param_trains(p)) take_slot(f, p, k, a);
     }
 }
 
@@ -531,7 +531,7 @@ static rd_code take_slots(slot_file *f, rd_status *st)
                 strcmp(json_string_value(was), o->name) == 0;
     for (int i = 0; fits && i < rd_params_n(r->params); i++) {
         const rd_param *p = rd_params_at(r->params, i);
-        for (int k = 0; fits && k < o->n_slots && !(p->flags & RD_PARAM_STATE); k++) {
+        for (int k = 0; fits && k < o->n_slots && rd_param_trains(p); k++) {
             rd_array want;
             array_of(p, o->slot_name[k], NULL, &want);
             const rd_array *a = rd_npz_find(c->npz, want.name);

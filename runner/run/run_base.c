@@ -76,7 +76,7 @@ rd_code run_share_gradients(rd_run *r, rd_status *st)
 {
     char why[200];
     float *g;
-    (void)rd_comm_arena_new(r->comm, rd_params_span(r->params), &g, why, st);
+    (void)rd_comm_arena_new(r->comm, rd_params_grad_span(r->params), &g, why, st);
     if (run_agree(r, st) != RD_OK) return st->code;
     rd_params_use_grads(r->params, g);
     if (why[0]) rd_info(r->log, "gradients are copied for their sum: %s", why);

@@ -398,7 +398,7 @@ static rd_code add_last_micro_batch(void *ctx, int64_t from, int64_t n, rd_statu
 /* Allocates a sum where the gradients are stored. */
 static rd_code new_sum(stepper *s, int level, rd_status *st)
 {
-    const size_t bytes = (size_t)rd_params_span(s->run->params) * sizeof(float);
+    const size_t bytes = (size_t)rd_params_grad_span(s->run->params) * sizeof(float);
     if (run_gpu(s->run)) return rd_gpu_memory_new(run_gpu(s->run), bytes, &s->sum[level], st);
     s->sum[level] = malloc(bytes);
     return s->sum[level]
@@ -410,7 +410,7 @@ static rd_code new_sum(stepper *s, int level, rd_status *st)
 /* Adds a micro-batch other than the last. Afterwards the arena is zero. */
 static rd_code add_micro_batch(stepper *s, int64_t j, rd_status *st)
 {
-    const int64_t span = rd_params_span(s->run->params);
+    const int64_t span = rd_params_grad_span(s->run->params);
     int level;
     RD_TRY(stepper_carry(s, j, 0, span, &level, st));
     if (!s->sum[level]) RD_TRY(new_sum(s, level, st));

@@ -191,7 +191,7 @@ static void world_idle_warmup(rd_run *r)
 void world_banner(rd_run *r, int64_t last_step, int64_t n_batches, int64_t n_samples)
 {
     const rd_world *w = r->world;
-    char a[32], b[32];
+    char a[32], b[32], some[96] = "";
     rd_strbuf s = {0};
     if (w->rank != 0) return;
     rd_info(r->log, "run_dist %s: %s, config %s%s%s", RD_VERSION, r->cli->mode,
@@ -210,9 +210,14 @@ void world_banner(rd_run *r, int64_t last_step, int64_t n_batches, int64_t n_sam
     banner_lines(r, "", rd_strbuf_str(&s));
     rd_strbuf_reset(&s);
     rd_info(r->log, "device: %s", rd_backend_describe(r->backend));
-    rd_info(r->log, "model: %s, %s parameters (%.1f MB)", r->model->name,
-            rd_commas((double)rd_params_count(r->params), a),
-            (double)rd_params_count(r->params) * 4e-6);
+    const double all = (double)rd_params_total(r->params),
+                 trained = (double)rd_params_count(r->params);
+    if (trained < all)
+        (void)snprintf(some, sizeof some,
+                       "; %s of them are trained (%.2f %%), the others are frozen",
+                       rd_commas(trained, b), 100.0 * trained / all);
+    rd_info(r->log, "model: %s, %s parameters (%.1f MB)%s", r->model->name, rd_commas(all, a),
+            all * 4e-6, some);
     if (r->model->continues)
         rd_info(r->log, "vocabulary: %s tokens", rd_commas((double)r->spec.tgt_vocab_size, a));
     else if (r->spec.src_vocab_size > 0)

@@ -105,4 +105,39 @@ static void test_count(void **state)
     rd_params_free(p);
 }
 
-RD_TESTS("params", TEST_ROWS(check_init, rows), TEST(test_count))
+/* A frozen parameter has values behind all others, and neither gradient nor slot. Updates do not
+ * change its version; it is no embedding whose rows are exchanged. */
+static void test_frozen(void **state)
+{
+    enum { LONG = 1000 };
+    (void)state;
+    rd_status st = {0};
+    rd_params *p;
+    rd_param *table, *w, *mean;
+    const rd_init init = {.kind = RD_INIT_CONST, .value = 2};
+    must_do(rd_params_new(&p, &st), &st);
+    must_do(rd_params_add(p, "table", 2, (int64_t[]){LONG, 3}, init, RD_PARAM_ROWS, &table, &st),
+            &st);
+    must_do(rd_params_add_state(p, "mean", 5, 0.25, 0.9, &mean, &st), &st);
+    must_do(rd_params_add(p, "w", 2, (int64_t[]){7, 3}, init, 0, &w, &st), &st);
+    rd_params_freeze(p, table);
+    must_do(rd_params_seal(p, 1, NAN, &st), &st);
+    must_do(rd_params_slots(p, 2, &st), &st);
+    assert_int_equal(table->flags, RD_PARAM_FROZEN);
+    assert_true(rd_param_trains(w) && !rd_param_trains(table) && !rd_param_trains(mean));
+    assert_int_equal(rd_params_count(p), 21);
+    assert_int_equal(rd_params_total(p), 3 * LONG + 21);
+    assert_int_equal(rd_params_trained_span(p), 32);
+    assert_int_equal(rd_params_grad_span(p), 48);
+    assert_true(rd_params_span(p) == 48 + (3 * LONG + 15) / 16 * 16 && table->offset == 48);
+    for (int i = 0; i < 3 * LONG; i++) assert_true(rd_params_values(p)[table->offset + i] == 2.0f);
+    const uint64_t before = rd_params_version_of(p, table);
+    rd_params_updated(p);
+    assert_true(rd_params_version_of(p, table) == before);
+    assert_true(rd_params_version_of(p, w) == before + 1 && rd_params_version(p) == before + 1);
+    rd_params_touch(p);
+    assert_true(rd_params_version_of(p, table) == before + 2);
+    rd_params_free(p);
+}
+
+RD_TESTS("params", TEST_ROWS(check_init, rows), TEST(test_count), TEST(test_frozen))

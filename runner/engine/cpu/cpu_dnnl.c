@@ -167,7 +167,7 @@ done:
 static rd_code side_refresh(rd_cpu_packed *q, cpu_dnnl_side *s, rd_status *st)
 {
     rd_cpu *b = q->be;
-    const uint64_t now = rd_params_version(q->ps);
+    const uint64_t now = rd_params_version_of(q->ps, q->w);
     if (!s->conv || s->version == now) return RD_OK;
     /* The parameter's rows as OIHW weights: O is the column of the product's result. */
     const dnnl_dims_t d = {s->n, s->k, 1, 1};

@@ -44,7 +44,7 @@ rd_code rd_rows_check(const char *op, const rd_var *x, int64_t cols, rd_status *
 
 static rd_leaf_rows leaf_rows(const rd_var *w, int64_t row0, int64_t rows)
 {
-    return (rd_leaf_rows){w->param, w->v, w->cols, row0, rows, w->g != NULL};
+    return (rd_leaf_rows){w->param, w->v, w->cols, row0, rows, w->recorded};
 }
 
 rd_code rd_param_mul(rd_backend *be, const rd_params *ps, const rd_var *w, int64_t row0,
