@@ -110,6 +110,16 @@ static const rd_option rows[] = {
     RD_OPT_STRINGS(T, stop_strings, stop_strings,
                    "infer mode: a text ends before the first of these strings that the model "
                    "writes"),
+    RD_OPT_INT(T, lora_rank, lora_rank, "0", 0, 4096,
+               "rank of the adapters (LoRA) that are trained in place of all weights; 0: none"),
+    RD_OPT_STRINGS(T, lora_targets, lora_targets,
+                   "matrices with an adapter, by transformers' names, or all-linear; default "
+                   "q_proj and v_proj, for GPT-2 c_attn"),
+    RD_OPT_REAL(T, lora_alpha, lora_alpha, "0", 0, 1e6,
+                "adapters count lora_alpha / lora_rank times; 0: lora_rank"),
+    RD_OPT_BOOL(T, lora_rslora, lora_rslora, "false",
+                "they count lora_alpha / sqrt(lora_rank) times"),
+    RD_OPT_REAL(T, lora_dropout, lora_dropout, "0.0", 0, 0.999, "dropout of the input of adapters"),
     RD_OPT_END,
 };
 #undef T
@@ -222,6 +232,7 @@ static rd_code gpt_declare(gpt *m, const rd_model_args *a, const rd_tf_config *t
     if (!tied)
         RD_TRY(rd_params_add(a->params, "output_kernel", 2, (int64_t[]){V, tc->d},
                              (rd_init){RD_INIT_NORMAL, c->init_std, 0, 0}, 0, &m->output, st));
+    if (c->lora_rank > 0) gpt_lora_freeze(a->params);
 done:
     return st->code;
 }
@@ -231,6 +242,7 @@ static rd_code gpt_create(const rd_model_args *a, void **self, rd_status *st)
     gpt *m = *self = calloc(1, sizeof *m);
     if (!m) return rd_fail(st, RD_EENV, "out of memory for the model");
     gpt_config *c = &m->c;
+    rd_tf_lora_config lora;
     m->ps = a->params;
     m->end = a->data->end_id;
     m->id_bytes = a->data->id_bytes;
@@ -239,6 +251,7 @@ static rd_code gpt_create(const rd_model_args *a, void **self, rd_status *st)
     m->n_tokens = a->data->tgt_vocab_size;
     m->n_classes = c->vocab_rows ? c->vocab_rows : m->n_tokens;
     RD_TRY(gpt_rope(m, st));
+    RD_TRY(gpt_lora_check(c, a, &lora, st));
     const rd_tf_config tc = {.d = c->n_embd,
                              .n_heads = c->n_heads,
                              .n_kv_heads = c->n_kv_heads,
@@ -261,7 +274,8 @@ static rd_code gpt_create(const rd_model_args *a, void **self, rd_status *st)
                              .init = RD_TF_NORMAL,
                              .init_std = c->init_std,
                              .init_residual_std = c->init_std / sqrt(2.0 * (double)c->n_layers),
-                             .seed = a->seed};
+                             .seed = a->seed,
+                             .lora = lora};
     RD_TRY(gpt_declare(m, a, &tc, st));
 done:
     if (st->code != RD_OK) {
@@ -404,7 +418,8 @@ done:
 }
 
 /* Returns 2 operations for each multiply-add: those of every matrix element and token, and those of
- * attention scores and contexts, half as many by the causal mask. Backward counts twice forward. */
+ * attention scores and contexts, half as many by the causal mask. Backward counts twice forward, or
+ * once for frozen matrices. */
 static double gpt_flops(void *self, const rd_batch *b)
 {
     const gpt *m = self;
@@ -412,8 +427,10 @@ static double gpt_flops(void *self, const rd_batch *b)
     rd_status st = {0};
     double none, total = 0.0;
     if (b->n == 0 || gpt_field(b, &f, &st) != RD_OK) return 0.0;
-    const double each = rd_tf_stack_elements(&m->stack, &none) +
-                        (double)(m->n_classes * m->c.n_embd),
+    const double all = rd_tf_stack_elements(&m->stack, &none) +
+                       (double)(m->n_classes * m->c.n_embd),
+                 each = m->c.lora_rank > 0 ? 2.0 * all + 3.0 * rd_tf_lora_elements(&m->stack)
+                                           : 3.0 * all,
                  width = (double)(m->c.n_layers * m->c.n_heads * m->c.head_dim);
     const int32_t *x = f->data;
     for (int64_t i = 0; i < b->n; i++) {
@@ -421,10 +438,10 @@ static double gpt_flops(void *self, const rd_batch *b)
         for (int64_t k = f->off[i]; k + 1 < f->off[i + 1]; k++) {
             if (gpt_begins(m, x + f->off[i], k - f->off[i])) n = 0.0;
             n += 1.0; /* keys that this row sees */
-            total += each + 2.0 * width * n;
+            total += each + 6.0 * width * n;
         }
     }
-    return 6.0 * total;
+    return 2.0 * total;
 }
 
 /* ---- completion of prompts ---- */
@@ -559,7 +576,8 @@ static const char free_keys[] = "max_len norm_eps rope_theta rope_scaling rope_f
 static const rd_model_folder folder = {.keys = gpt_folder_keys,
                                        .free_keys = free_keys,
                                        .load = gpt_weights_load,
-                                       .save = gpt_weights_save};
+                                       .save = gpt_weights_save,
+                                       .save_adapter = gpt_adapter_save};
 
 #define RD_MODEL_GPT(id, what, list)              \
     RD_MODEL(id) = {.name = #id,                  \

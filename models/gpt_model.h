@@ -28,6 +28,10 @@ typedef struct gpt_config {
         dropout_embedding, dropout_attention, dropout_residual;
     int64_t rope_original_len, max_new_tokens, vocab_rows;
     rd_paths stop_strings;
+    int64_t lora_rank; /* 0: no adapters */
+    double lora_alpha, lora_dropout;
+    bool lora_rslora;
+    rd_paths lora_targets;
 } gpt_config;
 
 typedef struct gpt {
@@ -54,8 +58,18 @@ typedef struct gpt_architecture {
 const gpt_architecture *gpt_architecture_of(const gpt_config *c, const char **why);
 /* Makes the config.json of a model. NULL: out of memory. The caller owns it. */
 json_t *gpt_config_json(const gpt *m, const gpt_architecture *a);
+/* Adapters (gpt_lora.c). Checks the keys. */
+rd_code gpt_lora_check(const gpt_config *c, const rd_model_args *a, rd_tf_lora_config *out,
+                       rd_status *st);
+/* Freezes all parameters but those of adapters. */
+void gpt_lora_freeze(rd_params *ps);
+/* Makes PEFT's adapter_config.json. base: the folder of the frozen weights; NULL: not known. NULL:
+ * out of memory. The caller owns it. */
+json_t *gpt_adapter_json(const gpt *m, const char *base);
 rd_code gpt_weights_load(void *self, const rd_weights *w, rd_strbuf *list, int *n, rd_status *st);
 rd_code gpt_weights_save(void *self, const char *folder, const json_t *metadata, json_t **config,
                          rd_status *st);
+rd_code gpt_adapter_save(void *self, const char *folder, const char *base, const json_t *metadata,
+                         json_t **config, rd_status *st);
 
 #endif

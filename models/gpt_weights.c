@@ -13,11 +13,12 @@ enum { LISTED = 20, NAME_BYTES = 160 };
 /* An array of a file, and its place in a parameter. */
 typedef struct gpt_part {
     char name[NAME_BYTES];
-    rd_param *p;   /* NULL: zeros, which the model does not have */
-    int64_t rows;  /* number of inputs; 1: a vector */
-    int64_t cols;  /* number of outputs */
-    int64_t first; /* its first column in p */
-    bool turned;   /* the file has (outputs, inputs) */
+    rd_param *p;            /* NULL: zeros, which the model does not have */
+    int64_t rows;           /* number of inputs; 1: a vector */
+    int64_t cols;           /* number of outputs */
+    int64_t first;          /* its first column in p */
+    bool turned;            /* the file has (outputs, inputs) */
+    const rd_tf_lora *lora; /* its adapter; NULL, or without a: none. Borrowed */
 } gpt_part;
 
 typedef struct gpt_parts {
@@ -47,14 +48,22 @@ static gpt_part *parts_add(gpt_parts *l, const char *name, rd_param *p, int64_t 
     return e;
 }
 
+/* Adds a matrix of GPT-2. */
+static void parts_matrix(gpt_parts *l, const char *name, rd_param *p, const rd_tf_lora *lora)
+{
+    gpt_part *e = parts_add(l, name, p, p->dim[0], p->dim[1]);
+    if (e) e->lora = lora;
+}
+
 /* Adds a matrix of the family of Llama: columns from `first` on. */
 static void parts_turned(gpt_parts *l, const char *name, rd_param *p, int64_t rows, int64_t cols,
-                         int64_t first)
+                         int64_t first, const rd_tf_lora *lora)
 {
     gpt_part *e = parts_add(l, name, p, rows, cols);
     if (!e) return;
     e->turned = true;
     e->first = first;
+    e->lora = lora;
 }
 
 /* Adds a vector that p holds from `first` on; where p is NULL and the file needs it: zeros. */
@@ -71,15 +80,15 @@ static void parts_gpt2_layer(gpt_parts *l, const gpt_config *c, const rd_tf_laye
     const int64_t d = c->n_embd;
     parts_vector(l, "ln_1.weight", a->norm.gain, d, 0);
     parts_vector(l, "ln_1.bias", a->norm.bias, d, 0);
-    (void)parts_add(l, "attn.c_attn.weight", a->qkv, d, 3 * d);
+    parts_matrix(l, "attn.c_attn.weight", a->qkv, &a->lora_qkv);
     parts_vector(l, "attn.c_attn.bias", a->qkv_bias, 3 * d, 0);
-    (void)parts_add(l, "attn.c_proj.weight", a->out, d, d);
+    parts_matrix(l, "attn.c_proj.weight", a->out, &a->lora_out);
     parts_vector(l, "attn.c_proj.bias", a->out_bias, d, 0);
     parts_vector(l, "ln_2.weight", f->norm.gain, d, 0);
     parts_vector(l, "ln_2.bias", f->norm.bias, d, 0);
-    (void)parts_add(l, "mlp.c_fc.weight", f->w1, d, c->ff_dim);
+    parts_matrix(l, "mlp.c_fc.weight", f->w1, &f->lora1);
     parts_vector(l, "mlp.c_fc.bias", f->b1, c->ff_dim, 0);
-    (void)parts_add(l, "mlp.c_proj.weight", f->w2, c->ff_dim, d);
+    parts_matrix(l, "mlp.c_proj.weight", f->w2, &f->lora2);
     parts_vector(l, "mlp.c_proj.bias", f->b2, d, 0);
 }
 
@@ -89,9 +98,9 @@ static void parts_llama_layer(gpt_parts *l, const gpt_config *c, const rd_tf_lay
     const rd_tf_ff *f = &y->ff;
     const int64_t d = c->n_embd, q = c->n_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim;
     parts_vector(l, "input_layernorm.weight", a->norm.gain, d, 0);
-    parts_turned(l, "self_attn.q_proj.weight", a->qkv, d, q, 0);
-    parts_turned(l, "self_attn.k_proj.weight", a->qkv, d, kv, q);
-    parts_turned(l, "self_attn.v_proj.weight", a->qkv, d, kv, q + kv);
+    parts_turned(l, "self_attn.q_proj.weight", a->qkv, d, q, 0, &a->lora_part[0]);
+    parts_turned(l, "self_attn.k_proj.weight", a->qkv, d, kv, q, &a->lora_part[1]);
+    parts_turned(l, "self_attn.v_proj.weight", a->qkv, d, kv, q + kv, &a->lora_part[2]);
     if (a->qkv_bias) {
         parts_vector(l, "self_attn.q_proj.bias", a->qkv_bias, q, 0);
         parts_vector(l, "self_attn.k_proj.bias", a->qkv_bias, kv, q);
@@ -101,12 +110,12 @@ static void parts_llama_layer(gpt_parts *l, const gpt_config *c, const rd_tf_lay
         parts_vector(l, "self_attn.q_norm.weight", a->q_gain, c->head_dim, 0);
         parts_vector(l, "self_attn.k_norm.weight", a->k_gain, c->head_dim, 0);
     }
-    parts_turned(l, "self_attn.o_proj.weight", a->out, q, d, 0);
+    parts_turned(l, "self_attn.o_proj.weight", a->out, q, d, 0, &a->lora_out);
     if (a->out_bias) parts_vector(l, "self_attn.o_proj.bias", a->out_bias, d, 0);
     parts_vector(l, "post_attention_layernorm.weight", f->norm.gain, d, 0);
-    parts_turned(l, "mlp.gate_proj.weight", f->w1, d, c->ff_dim, 0);
-    parts_turned(l, "mlp.up_proj.weight", f->w3, d, c->ff_dim, 0);
-    parts_turned(l, "mlp.down_proj.weight", f->w2, c->ff_dim, d, 0);
+    parts_turned(l, "mlp.gate_proj.weight", f->w1, d, c->ff_dim, 0, &f->lora1);
+    parts_turned(l, "mlp.up_proj.weight", f->w3, d, c->ff_dim, 0, &f->lora3);
+    parts_turned(l, "mlp.down_proj.weight", f->w2, c->ff_dim, d, 0, &f->lora2);
     if (f->b1) parts_vector(l, "mlp.gate_proj.bias", f->b1, c->ff_dim, 0);
     if (f->b3) parts_vector(l, "mlp.up_proj.bias", f->b3, c->ff_dim, 0);
     if (f->b2) parts_vector(l, "mlp.down_proj.bias", f->b2, d, 0);
@@ -161,6 +170,27 @@ static void part_copy(const gpt_part *e, float *values, float *file, bool out)
                           *y = &file[e->turned ? c * e->rows + r : r * e->cols + c];
                     *(out ? y : x) = *(out ? x : y);
                 }
+}
+
+/* Merges the adapter of a matrix into its weights in a file: adds scale A B. sum: [cols]
+ * scratch. */
+static void part_merge(const gpt *m, const gpt_part *e, float *file, double *sum)
+{
+    const float *values = rd_params_values(m->ps);
+    const int64_t rank = m->c.lora_rank;
+    if (!e->lora || !e->lora->a) return;
+    for (int64_t r = 0; r < e->rows; r++) {
+        const float *a = values + e->lora->a->offset + r * rank;
+        memset(sum, 0, (size_t)e->cols * sizeof *sum);
+        for (int64_t k = 0; k < rank; k++) {
+            const float *b = values + e->lora->b->offset + k * e->cols;
+            for (int64_t c = 0; c < e->cols; c++) sum[c] += (double)a[k] * (double)b[c];
+        }
+        for (int64_t c = 0; c < e->cols; c++) {
+            float *y = &file[e->turned ? c * e->rows + r : r * e->cols + c];
+            *y = (float)((double)*y + m->stack.c.lora.scale * sum[c]);
+        }
+    }
 }
 
 /* ---- loading ---- */
@@ -264,7 +294,8 @@ rd_code gpt_weights_save(void *self, const char *folder, const json_t *metadata,
     gpt_parts l = {0};
     rd_array *a = NULL;
     float *all = NULL;
-    int64_t total = 0, at = 0;
+    double *sum = NULL;
+    int64_t total = 0, at = 0, widest = 0;
     char path[4400];
     *config = NULL;
     if (!form)
@@ -275,9 +306,13 @@ rd_code gpt_weights_save(void *self, const char *folder, const json_t *metadata,
     RD_TRY(parts_list(m, form->gpt2, form->gpt2 ? "transformer." : "model.", &l, st));
     qsort(l.at, (size_t)l.n, sizeof *l.at, parts_order);
     for (int i = 0; i < l.n; i++) total += l.at[i].rows * l.at[i].cols;
+    for (int i = 0; i < l.n; i++)
+        if (l.at[i].cols > widest) widest = l.at[i].cols;
     a = calloc((size_t)l.n + 1, sizeof *a);
     all = calloc((size_t)total + 1, sizeof *all);
-    if (!a || !all) RD_TRY(rd_fail(st, RD_EENV, "out of memory for %" PRId64 " weights", total));
+    sum = malloc((size_t)(widest + 1) * sizeof *sum);
+    if (!a || !all || !sum)
+        RD_TRY(rd_fail(st, RD_EENV, "out of memory for %" PRId64 " weights", total));
     for (int i = 0; i < l.n; i++) {
         const gpt_part *e = &l.at[i];
         int64_t dim[2];
@@ -288,12 +323,78 @@ rd_code gpt_weights_save(void *self, const char *folder, const json_t *metadata,
         (void)snprintf(a[i].name, sizeof a[i].name, "%s", e->name);
         for (int d = 0; d < a[i].n_dim; d++) a[i].dim[d] = dim[d];
         if (e->p) part_copy(e, rd_params_values(m->ps), all + at, true);
+        part_merge(m, e, all + at, sum);
         at += e->rows * e->cols;
     }
     *config = gpt_config_json(m, form);
     if (!*config) RD_TRY(rd_fail(st, RD_EENV, "out of memory for a config"));
     (void)snprintf(path, sizeof path, "%.4200s/model.safetensors", folder);
     RD_TRY(rd_safetensors_write(path, a, l.n, metadata, st));
+done:
+    free(sum);
+    free(all);
+    free(a);
+    free(l.at);
+    return st->code;
+}
+
+/* Adds an array of an adapter: (rows, cols) of the program, (cols, rows) in the file. */
+static void adapter_array(const gpt *m, const gpt_part *e, const rd_param *p, const char *letter,
+                          float *out, rd_array *a)
+{
+    static const char end[] = ".weight";
+    const int64_t rows = p->dim[0], cols = p->dim[1];
+    const float *x = rd_params_values(m->ps) + p->offset;
+    const int n = (int)(strlen(e->name) - (sizeof end - 1));
+    *a = (rd_array){.descr = "<f4",
+                    .n_dim = 2,
+                    .dim = {cols, rows},
+                    .data = out,
+                    .bytes = (size_t)p->n * sizeof *out};
+    (void)snprintf(a->name, sizeof a->name, "base_model.model.%.*s.lora_%s.weight", n, e->name,
+                   letter);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < cols; c++) out[c * rows + r] = x[r * cols + c];
+}
+
+rd_code gpt_adapter_save(void *self, const char *folder, const char *base, const json_t *metadata,
+                         json_t **config, rd_status *st)
+{
+    gpt *m = self;
+    const char *why;
+    const gpt_architecture *form = gpt_architecture_of(&m->c, &why);
+    gpt_parts l = {0};
+    rd_array *a = NULL;
+    float *all = NULL;
+    int64_t at = 0;
+    int n = 0;
+    char path[4400];
+    *config = NULL;
+    if (m->c.lora_rank == 0)
+        return rd_fail(st, RD_EUSAGE,
+                       "this model has no adapters ('lora_rank' is 0); --format=safetensors writes "
+                       "its weights");
+    if (!form)
+        return rd_fail(st, RD_EUSAGE,
+                       "no architecture of transformers has %s; --format=npz writes the weights by "
+                       "the names of this program",
+                       why);
+    RD_TRY(parts_list(m, form->gpt2, form->gpt2 ? "transformer." : "model.", &l, st));
+    a = calloc((size_t)(2 * l.n) + 1, sizeof *a);
+    all = malloc((size_t)(rd_params_count(m->ps) + 1) * sizeof *all);
+    if (!a || !all) RD_TRY(rd_fail(st, RD_EENV, "out of memory for adapters"));
+    for (int i = 0; i < l.n; i++) {
+        const rd_tf_lora *lora = l.at[i].lora;
+        if (!lora || !lora->a) continue;
+        adapter_array(m, &l.at[i], lora->a, "A", all + at, &a[n++]);
+        at += lora->a->n;
+        adapter_array(m, &l.at[i], lora->b, "B", all + at, &a[n++]);
+        at += lora->b->n;
+    }
+    *config = gpt_adapter_json(m, base);
+    if (!*config) RD_TRY(rd_fail(st, RD_EENV, "out of memory for a config"));
+    (void)snprintf(path, sizeof path, "%.4200s/adapter_model.safetensors", folder);
+    RD_TRY(rd_safetensors_write(path, a, n, metadata, st));
 done:
     free(all);
     free(a);

@@ -88,6 +88,11 @@ typedef struct rd_model_folder {
      * caller owns. metadata: texts for the file. RD_EUSAGE: the model has no form there. */
     rd_code (*save)(void *self, const char *folder, const json_t *metadata, json_t **config,
                     rd_status *st);
+    /* Writes adapter_model.safetensors into a folder, and returns the object of its
+     * adapter_config.json, which the caller owns. base: the folder of the frozen weights, or NULL.
+     * RD_EUSAGE: the model has no adapters, or no form there. */
+    rd_code (*save_adapter)(void *self, const char *folder, const char *base,
+                            const json_t *metadata, json_t **config, rd_status *st);
 } rd_model_folder;
 
 typedef struct rd_model_def {
@@ -122,7 +127,8 @@ typedef struct rd_model_def {
     rd_code (*decode)(void *self, rd_tape *t, const rd_batch *b, const rd_decode_config *c,
                       rd_decoded *out, rd_status *st);
     /* Returns the number of floating-point operations of forward and backward of this batch: only
-     * those of products, 2 for each multiply-add, backward twice forward, without padding. */
+     * those of products, 2 for each multiply-add, backward twice forward (frozen weights: once),
+     * without padding. */
     double (*flops)(void *self, const rd_batch *b);
     /* Optional. The names of the model's graphs for other programs, ended by NULL: {"", NULL}, or
      * {"encoder", "decoder", NULL}. */

@@ -54,6 +54,26 @@ typedef enum rd_tf_recompute {
     RD_TF_RECOMPUTE_NORMS  /* those of norms, activations and their dropout */
 } rd_tf_recompute;
 
+/* Low-rank adapters (LoRA, Hu et al. 2021): the product x W of a dense layer becomes
+ *     x W + scale drop(x) A B,   A (inputs, rank), B (rank, outputs)
+ * A is uniform in (-b, b) at first, b = 1 / sqrt(inputs), and B is 0, as in PEFT. A target is a
+ * bit. */
+enum {
+    RD_TF_LORA_QKV = 1, /* queries, keys and values by one adapter */
+    RD_TF_LORA_Q = 2,   /* ... or each by its own */
+    RD_TF_LORA_K = 4,
+    RD_TF_LORA_V = 8,
+    RD_TF_LORA_OUT = 16,
+    RD_TF_LORA_FF1 = 32,  /* rd_tf_ff.w1 */
+    RD_TF_LORA_GATE = 64, /* rd_tf_ff.w3 */
+    RD_TF_LORA_FF2 = 128  /* rd_tf_ff.w2 */
+};
+typedef struct rd_tf_lora_config {
+    unsigned targets; /* self-attention and feed-forward blocks have adapters there; 0: none */
+    int64_t rank;
+    double scale, keep; /* keep: probability that dropout keeps an element of x */
+} rd_tf_lora_config;
+
 /* What all layers of a model share. */
 typedef struct rd_tf_config {
     int64_t d;       /* width of the model */
@@ -84,6 +104,7 @@ typedef struct rd_tf_config {
     rd_tf_init init;
     double init_std, init_residual_std; /* of RD_TF_NORMAL */
     uint64_t seed;                      /* of dropout */
+    rd_tf_lora_config lora;
 } rd_tf_config;
 
 /* ---- embeddings ---- */
@@ -122,6 +143,12 @@ typedef struct rd_tf_norm {
     rd_param *gain, *bias; /* (d), (d); borrowed. gain NULL: there is no norm */
 } rd_tf_norm;
 
+/* An adapter. */
+typedef struct rd_tf_lora {
+    rd_param *a, *b; /* (inputs, rank), (rank, outputs); borrowed. a NULL: there is none */
+    uint32_t site;
+} rd_tf_lora;
+
 /* An attention block. One product makes queries, keys and values of self-attention. */
 typedef struct rd_tf_attention {
     rd_tf_norm norm;
@@ -132,6 +159,7 @@ typedef struct rd_tf_attention {
     rd_param *q_gain, *k_gain; /* (head), (head); NULL: no norm of heads */
     rd_param *out, *out_bias;  /* (q, d), (d) */
     uint32_t site_weights, site_out;
+    rd_tf_lora lora_qkv, lora_part[3], lora_out; /* part: of queries, keys, values */
 } rd_tf_attention;
 
 /* y = drop(f(x W1 + b1) (x W3 + b3)) W2 + b2; without W3 the second factor is 1 (Shazeer 2020). */
@@ -140,6 +168,7 @@ typedef struct rd_tf_ff {
     rd_param *w1, *b1, *w2, *b2; /* (d, ff), (ff), (ff, d), (d) */
     rd_param *w3, *b3;           /* (d, ff), (ff); NULL: no gate */
     uint32_t site_inside, site_out;
+    rd_tf_lora lora1, lora3, lora2;
 } rd_tf_ff;
 
 /* A simpler simple recurrent unit (Kim et al. 2019): max(c, 0), with
@@ -174,8 +203,10 @@ rd_code rd_tf_stack_add(rd_params *ps, const char *prefix, const rd_tf_config *c
 rd_var *rd_tf_stack_apply(rd_tape *t, const rd_tf_stack *s, const rd_tf_rows *rows, uint64_t epoch,
                           rd_var *x, rd_var *memory, const rd_tf_rows *of);
 /* Returns the number of elements of the matrices that every row of the stack is multiplied with,
- * and in *of_memory of those that every row of the memory is. */
+ * without adapters, and in *of_memory of those that every row of the memory is. */
 double rd_tf_stack_elements(const rd_tf_stack *s, double *of_memory);
+/* Returns the number of elements of the adapters. */
+double rd_tf_lora_elements(const rd_tf_stack *s);
 
 /* ---- decoding ---- */
 /* A decoder with its output. */

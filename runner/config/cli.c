@@ -582,17 +582,18 @@ static rd_code check_folders(const rd_cli *c, rd_status *st)
 /* Checks the form of export mode. */
 static rd_code check_export(const rd_cli *c, rd_status *st)
 {
-    static const char *const forms[] = {"npz", "safetensors", "onnx"};
-    for (int i = 0; i < 3 && c->format; i++)
+    static const char *const forms[] = {"npz", "safetensors", "onnx", "peft"};
+    for (int i = 0; i < 4 && c->format; i++)
         if (!strcmp(c->format, forms[i])) return RD_OK;
     if (!c->format)
         return rd_fail(st, RD_EUSAGE,
-                       "--mode=export needs --format=npz, safetensors or onnx; logs/EXPORT.md "
-                       "explains them");
-    const char *nearest = rd_nearest(c->format, forms, 3);
+                       "--mode=export needs --format=npz, safetensors, onnx or peft; "
+                       "logs/EXPORT.md explains them");
+    const char *nearest = rd_nearest(c->format, forms, 4);
     return rd_fail(st, RD_EUSAGE,
-                   "--format=%.60s: --mode=export writes npz, safetensors or onnx%s%s%s", c->format,
-                   nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+                   "--format=%.60s: --mode=export writes npz, safetensors, onnx or peft%s%s%s",
+                   c->format, nearest ? "; did you mean '" : "", nearest ? nearest : "",
+                   nearest ? "'?" : "");
 }
 
 bool rd_cli_answers(const rd_cli *c)

@@ -179,7 +179,7 @@ const rd_flag rd_flags[] = {
      .def = "text",
      .brief = "runs, diff, show: text, csv or json; export",
      .help = "how --mode=runs, diff and show print their answer: text, csv (not show) or json; the "
-             "form of the files of --mode=export: npz, safetensors or onnx"},
+             "form of the files of --mode=export: npz, safetensors, onnx or peft"},
     {.name = "export_out",
      .type = RD_FLAG_PATH,
      .at = AT(export_out),

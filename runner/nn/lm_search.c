@@ -70,7 +70,7 @@ static rd_var *lm_layers(lm_stepper *s, const rd_tf_rows *rows, const int32_t *i
         const rd_tf_attention *b = &stack->layer[l].self;
         rd_var keys = {
             .v = s->keys + l * s->cap * s->width, .rows = s->used + rows->N, .cols = s->width};
-        rd_var *q = rd_tf_self_queries(s->t, c, b, rows, x);
+        rd_var *q = rd_tf_self_queries(s->t, c, b, rows, 0, x);
         if (!q || rd_rows_copy(s->be, rows->N, s->width, q->v + q_width, q->cols,
                                keys.v + s->used * s->width, s->width, false,
                                rd_tape_status(s->t)) != RD_OK)

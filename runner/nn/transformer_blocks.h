@@ -15,9 +15,10 @@ rd_attend rd_tf_heads(const rd_tf_config *c, int64_t k_at);
 /* Records the first part of an attention block: queries (N, d) of a memory, or queries, keys and
  * values (N, 3 d). */
 rd_var *rd_tf_queries(rd_tape *t, const rd_tf_config *c, const rd_tf_attention *b, rd_var *x);
-/* Does the same for self-attention, with the norms of heads and rotary positions of the model. */
+/* Does the same for self-attention, with the adapters, norms of heads and rotary positions of the
+ * model. */
 rd_var *rd_tf_self_queries(rd_tape *t, const rd_tf_config *c, const rd_tf_attention *b,
-                           const rd_tf_rows *rows, rd_var *x);
+                           const rd_tf_rows *rows, uint64_t epoch, rd_var *x);
 /* Records keys and values (M, 2 d) of a memory. */
 rd_var *rd_tf_memory_keys(rd_tape *t, const rd_tf_attention *b, rd_var *memory);
 /* Records the last part of an attention block. x: its input; y: what rd_op_attend returned. */

@@ -78,6 +78,52 @@ done:
     return st->code;
 }
 
+/* Declares the adapter NAME_lora_a, NAME_lora_b of a matrix (rows, cols), if it is a target. */
+static rd_code tf_lora_add(const tf_place *at, unsigned target, const char *name, int64_t rows,
+                           int64_t cols, uint32_t *site, rd_tf_lora *out, rd_status *st)
+{
+    const rd_tf_lora_config *l = &at->c->lora;
+    const double bound = 1.0 / sqrt((double)rows);
+    char full[160];
+    if (!(l->targets & target)) return RD_OK;
+    snprintf(full, sizeof full, "%s/%s_lora_a", at->prefix, name);
+    RD_TRY(rd_params_add(at->ps, full, 2, (int64_t[]){rows, l->rank},
+                         (rd_init){RD_INIT_UNIFORM, bound, 0, 0}, 0, &out->a, st));
+    snprintf(full, sizeof full, "%s/%s_lora_b", at->prefix, name);
+    RD_TRY(rd_params_add(at->ps, full, 2, (int64_t[]){l->rank, cols},
+                         (rd_init){RD_INIT_CONST, 0.0, 0, 0}, 0, &out->b, st));
+    out->site = (*site)++;
+done:
+    return st->code;
+}
+
+/* Declares the adapters of self-attention. */
+static rd_code tf_attention_lora_add(const tf_place *at, uint32_t *site, rd_tf_attention *b,
+                                     rd_status *st)
+{
+    static const unsigned target[] = {RD_TF_LORA_Q, RD_TF_LORA_K, RD_TF_LORA_V};
+    static const char *const name[] = {"q", "k", "v"};
+    const rd_tf_config *c = at->c;
+    const int64_t q = c->n_heads * c->head, kv = c->n_kv_heads * c->head;
+    RD_TRY(tf_lora_add(at, RD_TF_LORA_QKV, "qkv", c->d, q + 2 * kv, site, &b->lora_qkv, st));
+    for (int i = 0; i < 3; i++)
+        RD_TRY(tf_lora_add(at, target[i], name[i], c->d, i == 0 ? q : kv, site, &b->lora_part[i],
+                           st));
+    RD_TRY(tf_lora_add(at, RD_TF_LORA_OUT, "out", q, c->d, site, &b->lora_out, st));
+done:
+    return st->code;
+}
+
+static rd_code tf_ff_lora_add(const tf_place *at, uint32_t *site, rd_tf_ff *b, rd_status *st)
+{
+    const int64_t d = at->c->d, f = at->c->ff;
+    RD_TRY(tf_lora_add(at, RD_TF_LORA_FF1, "kernel1", d, f, site, &b->lora1, st));
+    if (b->w3) RD_TRY(tf_lora_add(at, RD_TF_LORA_GATE, "gate", d, f, site, &b->lora3, st));
+    RD_TRY(tf_lora_add(at, RD_TF_LORA_FF2, "kernel2", f, d, site, &b->lora2, st));
+done:
+    return st->code;
+}
+
 /* Returns fan_out of a matrix that makes `parts` of queries, keys and values, in cols columns. */
 static int64_t tf_fan_out(const rd_tf_config *c, int64_t parts, int64_t cols)
 {
@@ -110,6 +156,7 @@ static rd_code tf_attention_add(const tf_place *at, bool memory, uint32_t *site,
     out->site_weights = *site;
     out->site_out = *site + (uint32_t)at->c->n_heads;
     *site += (uint32_t)at->c->n_heads + 1;
+    if (!memory) RD_TRY(tf_attention_lora_add(at, site, out, st));
 done:
     return st->code;
 }
@@ -141,6 +188,7 @@ static rd_code tf_ff_add(const tf_place *at, uint32_t *site, rd_tf_ff *out, rd_s
     if (bias) RD_TRY(tf_vector(at, "bias2", d, 0.0, &out->b2, st));
     out->site_inside = (*site)++;
     out->site_out = (*site)++;
+    RD_TRY(tf_ff_lora_add(at, site, out, st));
 done:
     return st->code;
 }
@@ -275,6 +323,69 @@ static void tf_forget(rd_tape *t, const rd_tf_config *c, rd_var *x)
     if (c->recompute == RD_TF_RECOMPUTE_NORMS) rd_tape_forget(t, x);
 }
 
+/* The rows of a block, and what its dropouts ask for. */
+typedef struct tf_call {
+    const rd_tf_config *c;
+    const rd_tf_rows *rows;
+    uint64_t epoch;
+} tf_call;
+
+/* Returns scale drop(x) A B, or NULL where there is no adapter. */
+static rd_var *tf_lora(rd_tape *t, const tf_call *f, const rd_tf_lora *l, rd_var *x)
+{
+    const rd_positions scale = {RD_SINUSOID_NONE, (float)f->c->lora.scale, f->rows->position};
+    if (!l->a || !x) return NULL;
+    rd_var *y = f->c->lora.keep < 1.0
+                    ? tf_residual(t, f->rows, tf_drop(f->c, l->site, f->c->lora.keep, f->epoch),
+                                  NULL, x)
+                    : x,
+           *h = tf_linear(t, y, l->a, NULL);
+    if (y && y->v != x->v) tf_forget(t, f->c, y);
+    return tf_linear(t, h ? rd_op_positions(t, &scale, h) : NULL, l->b, NULL);
+}
+
+/* Returns x W + b and what the adapter adds. */
+static rd_var *tf_adapted(rd_tape *t, const tf_call *f, rd_var *x, rd_param *w, rd_param *b,
+                          const rd_tf_lora *l)
+{
+    const rd_residual plain = {.drop = {.keep = 1.0f}};
+    rd_var *y = tf_linear(t, x, w, b);
+    return l->a && y ? rd_op_residual(t, &plain, y, tf_lora(t, f, l, x)) : y;
+}
+
+/* Returns what the adapters of queries, keys and values add (N, q + 2 kv), side by side; zeros
+ * where one is missing. NULL: there is none. */
+static rd_var *tf_lora_parts(rd_tape *t, const tf_call *f, const rd_tf_attention *b, rd_var *x)
+{
+    const rd_tf_config *c = f->c;
+    const int64_t widths[] = {c->n_heads * c->head, c->n_kv_heads * c->head,
+                              c->n_kv_heads * c->head};
+    const int64_t N = f->rows->N, *index[3];
+    rd_arena *a = rd_tape_arena(t);
+    rd_status *st = rd_tape_status(t);
+    rd_var *part[3];
+    int64_t *own, *none;
+    if (!x || (!b->lora_part[0].a && !b->lora_part[1].a && !b->lora_part[2].a)) return NULL;
+    RD_TRY(rd_arena_get(a, (size_t)(N + 1) * sizeof *own, &own, st));
+    RD_TRY(rd_arena_get(a, (size_t)(N + 1) * sizeof *none, &none, st));
+    for (int64_t i = 0; i < N; i++) {
+        own[i] = i;
+        none[i] = -1;
+    }
+    for (int i = 0; i < 3; i++) {
+        float *zeros;
+        index[i] = b->lora_part[i].a ? own : none;
+        part[i] = tf_lora(t, f, &b->lora_part[i], x);
+        if (b->lora_part[i].a) continue;
+        RD_TRY(rd_arena_zero(a, (size_t)((1 + RD_SLACK_ROWS) * widths[i]) * sizeof *zeros, &zeros,
+                             st));
+        part[i] = rd_tape_const(t, zeros, 1, widths[i]);
+    }
+    return rd_op_pick(t, 3, part, index, N);
+done:
+    return NULL;
+}
+
 /* Returns the norm of x, or x. */
 static rd_var *tf_block_input(rd_tape *t, const rd_tf_config *c, const rd_tf_norm *n, rd_var *x)
 {
@@ -306,11 +417,18 @@ rd_var *rd_tf_queries(rd_tape *t, const rd_tf_config *c, const rd_tf_attention *
 }
 
 rd_var *rd_tf_self_queries(rd_tape *t, const rd_tf_config *c, const rd_tf_attention *b,
-                           const rd_tf_rows *rows, rd_var *x)
+                           const rd_tf_rows *rows, uint64_t epoch, rd_var *x)
 {
     const rd_rotary r = {c->n_heads,     c->n_kv_heads, c->head,
                          rows->position, c->rope,       (float)c->eps};
-    x = rd_tf_queries(t, c, b, x);
+    const rd_residual plain = {.drop = {.keep = 1.0f}};
+    const tf_call f = {c, rows, epoch};
+    /* The product reads y first, so no dropout of an adapter takes over its memory. */
+    rd_var *y = tf_block_input(t, c, &b->norm, x);
+    x = tf_adapted(t, &f, y, b->qkv, b->qkv_bias, &b->lora_qkv);
+    rd_var *add = tf_lora_parts(t, &f, b, y);
+    if (add && x) x = rd_op_residual(t, &plain, x, add);
+    tf_forget_norm(t, c, y);
     if (!c->rope && !b->q_gain) return x;
     return rd_op_rotary(t, &r, x, rd_tape_param(t, b->q_gain), rd_tape_param(t, b->k_gain));
 }
@@ -332,8 +450,9 @@ static rd_var *tf_sum(rd_tape *t, const rd_tf_config *c, const rd_tf_norm *norm,
 rd_var *rd_tf_attended(rd_tape *t, const rd_tf_config *c, const rd_tf_attention *b,
                        const rd_tf_rows *rows, uint64_t epoch, rd_var *x, rd_var *y)
 {
+    const tf_call f = {c, rows, epoch};
     return tf_sum(t, c, &b->norm, b->site_out, rows, epoch, x,
-                  tf_linear(t, y, b->out, b->out_bias));
+                  tf_adapted(t, &f, y, b->out, b->out_bias, &b->lora_out));
 }
 
 rd_var *rd_tf_ssru_states(rd_tape *t, const rd_tf_config *c, const rd_tf_ssru *b,
@@ -356,12 +475,14 @@ rd_var *rd_tf_ssru_out(rd_tape *t, const rd_tf_config *c, const rd_tf_ssru *b,
 rd_var *rd_tf_ff_apply(rd_tape *t, const rd_tf_config *c, const rd_tf_ff *b, const rd_tf_rows *rows,
                        uint64_t epoch, rd_var *x)
 {
-    rd_var *y = tf_block_input(t, c, &b->norm, x), *u = tf_linear(t, y, b->w1, b->b1),
-           *gate = b->w3 ? tf_linear(t, y, b->w3, b->b3) : NULL;
+    const tf_call a = {c, rows, epoch};
+    rd_var *y = tf_block_input(t, c, &b->norm, x),
+           *u = tf_adapted(t, &a, y, b->w1, b->b1, &b->lora1),
+           *gate = b->w3 ? tf_adapted(t, &a, y, b->w3, b->b3, &b->lora3) : NULL;
     tf_forget_norm(t, c, y);
     rd_var *f = rd_op_activate(t, c->activation, u), *p = b->w3 ? rd_op_multiply(t, f, gate) : f,
            *v = tf_residual(t, rows, tf_drop(c, b->site_inside, c->keep_ff, epoch), NULL, p),
-           *z = tf_linear(t, v, b->w2, b->b2);
+           *z = tf_adapted(t, &a, v, b->w2, b->b2, &b->lora2);
     tf_forget(t, c, v);
     tf_forget(t, c, p);
     tf_forget(t, c, f);
@@ -382,7 +503,8 @@ static rd_var *tf_attention(rd_tape *t, const rd_tf_stack *s, const rd_tf_attent
     a.k_len = of->len;
     a.sample = rows->sample;
     a.drop = tf_drop(&s->c, b->site_weights, s->c.keep_attention, epoch);
-    rd_var *q = memory ? rd_tf_queries(t, &s->c, b, x) : rd_tf_self_queries(t, &s->c, b, rows, x);
+    rd_var *q = memory ? rd_tf_queries(t, &s->c, b, x)
+                       : rd_tf_self_queries(t, &s->c, b, rows, epoch, x);
     rd_var *y = rd_op_attend(t, &a, q, memory ? rd_tf_memory_keys(t, b, memory) : q);
     return rd_tf_attended(t, &s->c, b, rows, epoch, x, y);
 }
@@ -438,6 +560,24 @@ double rd_tf_stack_elements(const rd_tf_stack *s, double *of_memory)
         if (!y->memory.out) continue;
         n += (double)(y->memory.qkv->n + y->memory.out->n);
         *of_memory += (double)y->memory.kv->n;
+    }
+    return n;
+}
+
+static double tf_lora_n(const rd_tf_lora *l)
+{
+    return l->a ? (double)(l->a->n + l->b->n) : 0.0;
+}
+
+double rd_tf_lora_elements(const rd_tf_stack *s)
+{
+    double n = 0.0;
+    for (int l = 0; l < s->n_layers; l++) {
+        const rd_tf_attention *b = &s->layer[l].self;
+        const rd_tf_ff *f = &s->layer[l].ff;
+        n += tf_lora_n(&b->lora_qkv) + tf_lora_n(&b->lora_out);
+        for (int i = 0; i < 3; i++) n += tf_lora_n(&b->lora_part[i]);
+        n += tf_lora_n(&f->lora1) + tf_lora_n(&f->lora3) + tf_lora_n(&f->lora2);
     }
     return n;
 }

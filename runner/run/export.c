@@ -1,7 +1,8 @@
 /* export.c -- export mode: the weights of a checkpoint for other programs.
  *
  * The model is made as for inference, and its weights are loaded. Then rank 0 writes them by their
- * names (npz, safetensors), or the model as graphs (onnx). A file that exists is never replaced.
+ * names (npz, safetensors, peft), or the model as graphs (onnx). A file that exists is never
+ * replaced.
  * Texts beside the weights tell what they are: model, step, names of classes, normalization. */
 #include "export_folder.h"
 #include "meaning.h"
@@ -239,8 +240,8 @@ static rd_code export_root(rd_run *r, rd_status *st)
     RD_TRY(check_new(f, st));
     RD_TRY(make_folder(r, f, st));
     progress_files(&shown, r, "writing weights");
-    if (export_folder_wanted(r)) {
-        (void)export_folder(r, f->path[0], about, st);
+    if (export_folder_wanted(r) || export_adapter_wanted(r)) {
+        (void)(export_adapter_wanted(r) ? export_adapter : export_folder)(r, f->path[0], about, st);
         goto done;
     }
     RD_TRY(rd_params_sync_to_host(r->params, RD_VALUES, st));

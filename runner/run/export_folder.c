@@ -1,4 +1,4 @@
-/* export_folder.c -- a folder for transformers; see export_folder.h.
+/* export_folder.c -- a folder for transformers or PEFT; see export_folder.h.
  *
  * Where the run began with such a folder, and has its tokenizer, the files of the tokenizer are
  * copied from there. Else the tokenizer that the run keeps in its log folder is written. */
@@ -26,7 +26,9 @@ static const char *const copied[] = {"tokenizer.json",
                                      "chat_template.jinja"};
 enum { N_COPIED = sizeof copied / sizeof *copied };
 /* Files that are made. */
-static const char *const made[] = {"model.safetensors", "config.json", "generation_config.json"};
+static const char *const made[] = {"model.safetensors", "config.json", "generation_config.json",
+                                   "adapter_model.safetensors", "adapter_config.json"};
+enum { N_MADE = sizeof made / sizeof *made };
 
 bool export_folder_wanted(const rd_run *r)
 {
@@ -35,6 +37,11 @@ bool export_folder_wanted(const rd_run *r)
     const size_t n = strlen(out), k = sizeof end - 1;
     return strcmp(r->cli->format, "safetensors") == 0 && r->model->folder &&
            !(n > k && strcmp(out + n - k, end) == 0);
+}
+
+bool export_adapter_wanted(const rd_run *r)
+{
+    return strcmp(r->cli->format, "peft") == 0;
 }
 
 /* Copies a file of a folder. *found: it was there. */
@@ -55,7 +62,7 @@ done:
 
 static rd_code write_json(const char *folder, const char *name, const json_t *o, rd_status *st)
 {
-    char path[PATH_BYTES], *text = json_dumps(o, JSON_INDENT(2));
+    char path[PATH_BYTES], *text = json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     (void)snprintf(path, sizeof path, "%.4400s/%s", folder, name);
     if (!text) return rd_fail(st, RD_EENV, "out of memory for '%s'", name);
     (void)rd_file_write_atomic(path, text, strlen(text), st);
@@ -184,33 +191,83 @@ done:
 static void empty_folder(const char *folder)
 {
     char path[PATH_BYTES];
-    for (int i = 0; i < N_COPIED + 3; i++) {
-        (void)snprintf(path, sizeof path, "%.4400s/%s", folder, i < 3 ? made[i] : copied[i - 3]);
+    for (int i = 0; i < N_COPIED + N_MADE; i++) {
+        (void)snprintf(path, sizeof path, "%.4400s/%s", folder,
+                       i < N_MADE ? made[i] : copied[i - N_MADE]);
         (void)unlink(path);
     }
     (void)rmdir(folder);
 }
 
-rd_code export_folder(rd_run *r, const char *path, const json_t *metadata, rd_status *st)
+/* Fills the folder of an adapter. *n stays as it is. */
+static rd_code fill_adapter(rd_run *r, const char *folder, const json_t *metadata, int *n,
+                            rd_status *st)
 {
-    char tmp[PATH_BYTES], count[32];
-    int n = 0;
+    char at[4096];
+    const char *from = began_with(r);
+    json_t *config = NULL;
+    (void)n;
+    if (from && !realpath(from, at)) (void)snprintf(at, sizeof at, "%.4000s", from);
+    RD_TRY(r->model->folder->save_adapter(r->model_self, folder, from ? at : NULL, metadata,
+                                          &config, st));
+    RD_TRY(write_json(folder, "adapter_config.json", config, st));
+done:
+    json_decref(config);
+    return st->code;
+}
+
+/* Makes a folder of this path, whole or not at all. */
+static rd_code export_whole(rd_run *r, const char *path, const json_t *metadata,
+                            rd_code (*fill)(rd_run *r, const char *folder, const json_t *metadata,
+                                            int *n, rd_status *st),
+                            int *n, rd_status *st)
+{
+    char tmp[PATH_BYTES];
     (void)snprintf(tmp, sizeof tmp, "%.4400s.tmp.%ld", path, (long)getpid());
     RD_TRY(rd_params_sync_to_host(r->params, RD_VALUES, st));
     RD_TRY(rd_mkdir_inside(tmp, st));
-    if (fill_folder(r, tmp, metadata, &n, st) == RD_OK && rename(tmp, path) != 0)
+    if (fill(r, tmp, metadata, n, st) == RD_OK && rename(tmp, path) != 0)
         rd_fail(st, RD_EENV, "cannot rename '%s' to '%s': %s", tmp, path, strerror(errno));
-    if (st->code != RD_OK) {
-        empty_folder(tmp);
-        goto done;
-    }
+    if (st->code != RD_OK) empty_folder(tmp);
+done:
+    return st->code;
+}
+
+rd_code export_adapter(rd_run *r, const char *path, const json_t *metadata, rd_status *st)
+{
+    char count[32];
+    int n = 0;
+    if (!r->model->folder || !r->model->folder->save_adapter)
+        return rd_fail(st, RD_EUSAGE,
+                       "model %s has no adapters; --format=safetensors and npz write its weights",
+                       r->model->name);
+    RD_TRY(export_whole(r, path, metadata, fill_adapter, &n, st));
+    rd_info(r->log,
+            "%s is written: adapter_config.json and adapter_model.safetensors, %s parameters of "
+            "step %" PRId64,
+            path, rd_commas((double)rd_params_count(r->params), count), r->progress.step);
+    if (!began_with(r))
+        rd_info(r->log, "the frozen weights come from no folder of transformers that is there; "
+                        "models/LORA.md tells how to write them");
+done:
+    return st->code;
+}
+
+rd_code export_folder(rd_run *r, const char *path, const json_t *metadata, rd_status *st)
+{
+    char count[32];
+    int n = 0;
+    RD_TRY(export_whole(r, path, metadata, fill_folder, &n, st));
     rd_info(r->log, "%s is written: config.json, model.safetensors and %d file%s of the tokenizer",
             path, n, RD_S(n));
     if (n == 0) rd_info(r->log, "this tokenizer has no form there; it stays with the log folder");
+    /* Adapters are merged into the frozen weights. */
+    const int64_t all = rd_params_total(r->params), trained = rd_params_count(r->params);
     rd_info(r->log,
-            "%s parameters of model %s, step %" PRId64 "; models/WEIGHTS.md tells how other "
+            "%s parameters of model %s, step %" PRId64 "%s; models/WEIGHTS.md tells how other "
             "programs read them",
-            rd_commas((double)rd_params_total(r->params), count), r->model->name, r->progress.step);
+            rd_commas((double)(trained < all ? all - trained : all), count), r->model->name,
+            r->progress.step, trained < all ? ", adapters are merged" : "");
 done:
     return st->code;
 }

@@ -78,10 +78,25 @@ static void init_note(rd_strbuf *list, int *n, const char *name, const char *wha
     if (*n == SHOWN + 1) rd_strbuf_puts(list, ", ...");
 }
 
-/* Copies the weights that fit, and lists the others. Returns how many do not fit. */
-static int copy_fitting(rd_run *r, const rd_ckpt *c, rd_strbuf *list)
+/* Is the file without the adapters of the model? Where weights are frozen, the others are adapters,
+ * which begin with their initial values then. */
+static bool lacks_adapters(const rd_run *r, const rd_ckpt *c)
 {
+    if (rd_params_grad_span(r->params) == rd_params_span(r->params)) return false;
+    for (int i = 0; i < rd_params_n(r->params); i++) {
+        const rd_param *p = rd_params_at(r->params, i);
+        if (rd_param_trains(p) && rd_npz_find(c->npz, p->name)) return false;
+    }
+    return true;
+}
+
+/* Copies the weights that fit, and lists the others. Returns how many do not fit. *absent: number
+ * of arrays of adapters in a file without. */
+static int copy_fitting(rd_run *r, const rd_ckpt *c, rd_strbuf *list, int *absent)
+{
+    const bool no_adapters = lacks_adapters(r, c);
     int n = 0;
+    *absent = 0;
     for (int i = 0; i < rd_params_n(r->params); i++) {
         const rd_param *p = rd_params_at(r->params, i);
         const rd_array *a = rd_npz_find(c->npz, p->name);
@@ -89,6 +104,8 @@ static int copy_fitting(rd_run *r, const rd_ckpt *c, rd_strbuf *list)
         for (int d = 0; same && d < a->n_dim; d++) same = a->dim[d] == p->dim[d];
         if (same)
             memcpy(rd_params_values(r->params) + p->offset, a->data, (size_t)p->n * sizeof(float));
+        else if (no_adapters && rd_param_trains(p))
+            ++*absent;
         else
             init_note(list, &n, p->name, a ? "has another shape there" : "is missing there");
     }
@@ -110,6 +127,41 @@ static int list_unused(const rd_run *r, const rd_ckpt *c, rd_strbuf *list)
         init_note(list, &n, a->name, "is not in the model");
     }
     return n;
+}
+
+/* Returns the first adapter of the file that the model lacks; NULL: there is none. The other
+ * weights alone are another model. */
+static const char *other_adapter(const rd_run *r, const rd_ckpt *c)
+{
+    const json_t *list = json_object_get(c->meta, "trained"), *v;
+    size_t i;
+    json_array_foreach(list, i, v)
+    {
+        const char *name = json_string_value(v);
+        if (name && !rd_params_find(r->params, name)) return name;
+    }
+    return NULL;
+}
+
+/* Warns where the adapters of the file count another number of times. */
+static void report_scale(const rd_run *r, const rd_ckpt *c)
+{
+    static const char *const keys[] = {"lora_alpha", "lora_rslora"};
+    const json_t *old = json_object_get(c->meta, "config");
+    json_t *was = json_object(), *now = json_object();
+    rd_strbuf list = {0};
+    for (int i = 0; i < 2; i++) {
+        json_t *a = json_object_get(old, keys[i]);
+        const json_t *b = rd_config_get(r->keys, keys[i]);
+        if (a) (void)json_object_set(was, keys[i], a);
+        if (b) (void)json_object_set(now, keys[i], (json_t *)(uintptr_t)b);
+    }
+    if (json_object_get(c->meta, "trained") && meaning_difference(was, now, 0, &list))
+        rd_warn(r->log, "init_from: the adapters had another scale there: %s",
+                rd_strbuf_str(&list));
+    rd_strbuf_release(&list);
+    json_decref(was);
+    json_decref(now);
 }
 
 /* Names vocabularies and classes that give the same numbers another meaning. Returns how many. */
@@ -158,6 +210,7 @@ static rd_code init_root(rd_run *r, rd_status *st)
     rd_strbuf missing = {0}, unused = {0};
     char bad[320];
     bool published = false;
+    int n_absent = 0;
     RD_TRY(published_there(r, r->config.init_from, &published, st));
     if (published) {
         RD_TRY(published_load(r, r->config.init_from, st));
@@ -167,9 +220,18 @@ static rd_code init_root(rd_run *r, rd_status *st)
     RD_TRY(load_parent(r, &c, st));
     resume_report_renamed(r, &c);
     RD_TRY(rd_params_sync_to_host(r->params, RD_VALUES | RD_SLOTS, st));
-    const int n_other = list_meanings(r, &c, &missing), n_missing = copy_fitting(r, &c, &missing),
+    const int n_other = list_meanings(r, &c, &missing),
+              n_missing = copy_fitting(r, &c, &missing, &n_absent),
               n_unused = list_unused(r, &c, &unused);
-    if (n_missing == rd_params_n(r->params)) {
+    const char *adapter = other_adapter(r, &c);
+    if (adapter) {
+        rd_fail(
+            st, RD_ECKPT,
+            "%s has adapters (LoRA) that the model lacks, first '%s'; set the lora_ keys of its "
+            "config, or begin with the folder that --mode=export --format=safetensors writes, "
+            "in which they are merged",
+            c.path, adapter);
+    } else if (n_missing + n_absent == rd_params_n(r->params)) {
         rd_fail(st, RD_ECKPT, "%s has no weight of this model: %s", c.path,
                 rd_strbuf_str(&missing));
     } else if (finite_find_other(r, bad)) {
@@ -186,7 +248,11 @@ static rd_code init_root(rd_run *r, rd_status *st)
         json_decref(r->parent);
         r->parent = init_parent(&c);
         rd_info(r->log, "weights from %s, step %" PRId64 ": %d of %d; a new run begins at step 0",
-                c.path, c.step, rd_params_n(r->params) - n_missing, rd_params_n(r->params));
+                c.path, c.step, rd_params_n(r->params) - n_missing - n_absent,
+                rd_params_n(r->params));
+        report_scale(r, &c);
+        if (n_absent > 0)
+            rd_info(r->log, "the other %d are adapters, which begin with new values", n_absent);
         rd_optim_start_ema(r->optim);
         if (missing.n) rd_warn(r->log, "init_from: %s", rd_strbuf_str(&missing));
         if (n_unused) rd_warn(r->log, "init_from: %s", rd_strbuf_str(&unused));

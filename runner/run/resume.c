@@ -109,6 +109,18 @@ static run_spikes spikes_of(const json_t *list)
     return s;
 }
 
+/* Lists the arrays that are trained, where others are frozen. */
+static void describe_frozen(const rd_run *r, json_t *m)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < rd_params_n(r->params); i++)
+        if (rd_param_trains(rd_params_at(r->params, i)))
+            (void)json_array_append_new(list, json_string(rd_params_at(r->params, i)->name));
+    if (rd_params_grad_span(r->params) < rd_params_span(r->params))
+        (void)json_object_set(m, "trained", list);
+    json_decref(list);
+}
+
 static json_t *resume_describe(const rd_run *r)
 {
     char src[20], tgt[20];
@@ -160,6 +172,7 @@ static json_t *resume_describe(const rd_run *r)
     if (r->parent) (void)json_object_set(m, "parent", r->parent);
     json_t *classes = meaning_classes(&r->spec);
     if (classes) (void)json_object_set_new(m, "classes", classes);
+    describe_frozen(r, m);
     if (device_scales_loss(r)) {
         (void)json_object_set_new(m, "loss_scale", json_real(p->loss_scale));
         (void)json_object_set_new(m, "loss_scale_good_steps",

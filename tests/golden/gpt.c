@@ -22,14 +22,20 @@ static void open_model(golden_model *f, const char *text, size_t n, int64_t V, i
 
 /* Runs n samples: tokens and offsets. before: number of tokens of each that are no targets; NULL:
  * one. */
-static rd_loss_out run(golden_model *f, int64_t n, const int32_t *ids, const int64_t *off,
-                       const int32_t *before, bool backward)
+static rd_loss_out run_as(golden_model *f, int64_t n, const int32_t *ids, const int64_t *off,
+                          const int32_t *before, bool backward, bool training)
 {
     static const int64_t sample[] = {0, 1, 2, 3, 4, 5, 6, 7};
     rd_batch b = {.n = n, .n_global = n, .sample = sample, .n_fields = before ? 2 : 1};
     b.field[0] = (rd_field){.name = "target", .dtype = RD_I32, .data = ids, .off = off};
     b.field[1] = (rd_field){.name = "prompt", .dtype = RD_I32, .data = before, .off = sample};
-    return golden_loss(f, &b, backward);
+    return golden_loss_as(f, &b, backward, training);
+}
+
+static rd_loss_out run(golden_model *f, int64_t n, const int32_t *ids, const int64_t *off,
+                       const int32_t *before, bool backward)
+{
+    return run_as(f, n, ids, off, before, backward, true);
 }
 
 /* ---- the formula ---- */
@@ -266,10 +272,12 @@ static void close_golden(golden *g)
 typedef struct case_name {
     const char *name;
 } case_name;
-static const case_name case_names[] = {{"gpt2"},         {"gpt2_erf"}, {"llama"},
-                                       {"llama_scaled"}, {"qwen2"},    {"qwen3"}};
+static const case_name case_names[] = {{"gpt2"},         {"gpt2_erf"},   {"llama"},
+                                       {"llama_scaled"}, {"qwen2"},      {"qwen3"},
+                                       {"lora_gpt2"},    {"lora_llama"}, {"lora_qwen3"}};
 
-/* Gradients are within 1e-5 of the largest element of the parameter. */
+/* Gradients are within 1e-5 of the largest element of the parameter. Where there are adapters, they
+ * alone have gradients. */
 static void test_gradients(void **state)
 {
     golden g;
@@ -288,6 +296,11 @@ static void test_gradients(void **state)
         const float *w = want + json_integer_value(json_array_get(row, 2)),
                     *got = test_grads(g.f.ps) + p->offset;
         double most = 1e-3, gap = 0.0;
+        const bool adapter = strstr(p->name, "_lora_") != NULL;
+        if (rd_params_count(g.f.ps) < rd_params_total(g.f.ps))
+            assert_true(rd_param_trains(p) == adapter);
+        if (!rd_param_trains(p)) continue;
+        assert_true(p->offset + p->n <= rd_params_grad_span(g.f.ps));
         for (int64_t k = 0; k < p->n; k++) {
             const double d = fabs((double)got[k] / out.weight - (double)w[k]);
             most = fmax(most, fabs((double)w[k]));
@@ -360,7 +373,7 @@ static void test_recompute(void **state)
         must_do(rd_params_seal(f.ps, 1, NAN, &st), &st);
         golden_start(&f);
         (void)run(&f, g.n, g.ids, g.off, NULL, true);
-        const size_t bytes = (size_t)rd_params_span(f.ps) * sizeof(float);
+        const size_t bytes = (size_t)rd_params_grad_span(f.ps) * sizeof(float);
         if (!first) {
             first = malloc(bytes);
             memcpy(first, test_grads(f.ps), bytes);
@@ -387,6 +400,12 @@ static void open_small(golden_model *f, const char *more, int32_t end)
              more);
     open_model(f, text, strlen(text), V, end);
     must_do(rd_params_seal(f->ps, 1, NAN, &st), &st);
+    for (int i = 0; i < rd_params_n(f->ps); i++) { /* adapters that do something */
+        const rd_param *p = rd_params_at(f->ps, i);
+        float *x = rd_params_values(f->ps) + p->offset;
+        for (int64_t k = 0; k < p->n && strstr(p->name, "_lora_b"); k++)
+            x[k] = sinf((float)(k + p->offset));
+    }
     golden_start(f);
 }
 
@@ -480,7 +499,8 @@ static void check_completion(const char *more, int32_t end)
         memcpy(text, prompts + off[i], (size_t)n * sizeof *text);
         for (int64_t k = 0; k < MOST && n < 16; k++, n++) {
             text[n] = 0;
-            const rd_loss_out l = run(&f, 1, text, (const int64_t[]){0, n + 1}, NULL, false);
+            const rd_loss_out l = run_as(&f, 1, text, (const int64_t[]){0, n + 1}, NULL, false,
+                                         false);
             const int32_t best = l.predicted[n - 1];
             if (best == end) {
                 assert_int_equal(n_kept[i], k);
@@ -506,6 +526,11 @@ static void test_completion(void **state)
                      " \"qk_norm\": true, \"tie_embeddings\": \"none\"",
                      -1);
     check_completion(", \"pos\": \"sinusoid\", \"vocab_multiple\": 8", 10);
+    check_completion(", \"lora_rank\": 2, \"lora_targets\": \"all-linear\"", -1);
+    check_completion(", \"norm_type\": \"rms\", \"pos\": \"rope\", \"gated_ff\": true,"
+                     " \"n_kv_heads\": 1, \"lora_rank\": 3, \"lora_dropout\": 0.5,"
+                     " \"lora_targets\": [\"k_proj\", \"v_proj\", \"o_proj\", \"up_proj\"]",
+                     -1);
 }
 
 /* A text ends where positions end, and a prompt that is too long is an error. */
@@ -534,6 +559,78 @@ static void test_room(void **state)
         }
     }
     golden_close(&f);
+}
+
+/* ---- adapters ---- */
+
+/* Names of matrices: their adapters, in the order of declaration. */
+typedef struct target_case {
+    const char *name, *keys, *want;
+} target_case;
+#define GATED ", \"norm_type\": \"rms\", \"pos\": \"rope\", \"gated_ff\": true"
+static const target_case targets[] = {
+    {"the usual ones", GATED, "attention/q attention/v "},
+    {"the usual one of GPT-2", "", "attention/qkv "},
+    {"all", GATED ", \"lora_targets\": \"all-linear\"",
+     "attention/q attention/k attention/v attention/out ff/kernel1 ff/gate ff/kernel2 "},
+    {"all of GPT-2", ", \"lora_targets\": [\"all-linear\"]",
+     "attention/qkv attention/out ff/kernel1 ff/kernel2 "},
+    {"a name for two", ", \"lora_targets\": \"c_proj\"", "attention/out ff/kernel2 "},
+    {"one of two", ", \"lora_targets\": [\"mlp.c_proj\", \"mlp.c_proj\"]", "ff/kernel2 "},
+    {"a name twice", GATED ", \"lora_targets\": [\"k_proj\", \"k_proj\"]", "attention/k "},
+    {"without a gate", ", \"norm_type\": \"rms\", \"lora_targets\": \"up_proj\"", "ff/kernel1 "},
+};
+
+static void test_targets(void **state)
+{
+    static const char layer[] = "decoder/layer0/", end[] = "_lora_a";
+    const target_case *c = *state;
+    golden_model f;
+    char keys[512], got[512] = "";
+    snprintf(keys, sizeof keys, ", \"lora_rank\": 2%s", c->keys);
+    open_small(&f, keys, -1);
+    for (int i = 0; i < rd_params_n(f.ps); i++) {
+        const rd_param *p = rd_params_at(f.ps, i);
+        const size_t n = strlen(p->name), k = sizeof layer - 1, e = sizeof end - 1;
+        if (n < k + e || strncmp(p->name, layer, k) != 0 || strcmp(p->name + n - e, end) != 0)
+            continue;
+        assert_true(rd_param_trains(p) && p->dim[1] == 2);
+        snprintf(got + strlen(got), sizeof got - strlen(got), "%.*s ", (int)(n - k - e),
+                 p->name + k);
+    }
+    assert_string_equal(got, c->want);
+    golden_close(&f);
+}
+
+/* Dropout of adapters acts in training alone, and gradients go through its masks. */
+static void test_lora_dropout(void **state)
+{
+    static const int32_t ids[] = {1, 2, 3, 4, 9, 7, 8, 10, 0, 6};
+    static const int64_t off[] = {0, 10};
+    static const char *const keys[] = {
+        ", \"lora_rank\": 2, \"lora_targets\": \"all-linear\"",
+        ", \"lora_rank\": 2, \"lora_targets\": \"all-linear\", \"lora_dropout\": 0.5"};
+    double eval[2], train[2], moved[2];
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const float step = 0.01f;
+        golden_model f;
+        open_small(&f, keys[i], -1);
+        eval[i] = run_as(&f, 1, ids, off, NULL, false, false).nll_sum;
+        train[i] = run(&f, 1, ids, off, NULL, true).nll_sum;
+        const rd_param *a = rd_params_find(f.ps, "decoder/layer1/ff/kernel2_lora_a");
+        const double want = (double)test_grads(f.ps)[a->offset + 3];
+        for (int k = 0; k < 2; k++) {
+            rd_params_values(f.ps)[a->offset + 3] += k ? -2.0f * step : step;
+            rd_params_touch(f.ps);
+            moved[k] = run(&f, 1, ids, off, NULL, false).nll_sum;
+        }
+        golden_near((moved[0] - moved[1]) / (2.0 * (double)step), want, 2e-3, "gradient of A");
+        golden_close(&f);
+    }
+    golden_near(eval[1], eval[0], 0, "loss of an evaluation with dropout of adapters");
+    golden_near(train[0], eval[0], 1e-6, "loss of a training without");
+    assert_true(fabs(train[1] - eval[0]) > 1e-3 * eval[0]);
 }
 
 /* ---- numbers of parameters ---- */
@@ -613,5 +710,6 @@ static void test_first_loss(void **state)
 RD_TESTS("gpt", TEST_ROWS(test_formula, formulas), TEST_ROWS(test_gradients, case_names),
          TEST_ROWS(test_logits, case_names), TEST_ROWS(test_adamw, case_names),
          TEST_ROWS(test_recompute, case_names), TEST(test_documents), TEST(test_document_alone),
-         TEST(test_prompts), TEST(test_completion), TEST(test_room), TEST_ROWS(test_count, counts),
+         TEST(test_prompts), TEST(test_completion), TEST(test_room),
+         TEST_ROWS(test_targets, targets), TEST(test_lora_dropout), TEST_ROWS(test_count, counts),
          TEST(test_first_loss))

@@ -3,8 +3,8 @@
     python make_gpt.py [--only PART_OF_A_NAME] [--check]
 
 Each case is a random small model of transformers (GPT-2, Llama, Qwen 2, Qwen 3) in float64, with weights in steps of
-1/64. The .npz file in gpt/ has the members that README.md lists. Needs numpy, torch and transformers. No code of run_dist
-is used. The script also computes the models of a formula (gpt.c has their numbers) and stops at a difference. --check
+1/64. The .npz file in gpt/ has the members that README.md lists. A case "lora_..." is such a model with adapters of PEFT.
+Needs numpy, torch, transformers and peft. No code of run_dist is used. The script also computes the models of a formula (gpt.c has their numbers) and stops at a difference. --check
 writes nothing.
 """
 
@@ -14,6 +14,7 @@ import math
 import os
 
 import numpy as np
+import peft
 import torch
 import transformers
 from transformers import GPT2Config, LlamaConfig, Qwen2Config, Qwen3Config
@@ -60,7 +61,43 @@ def cases():
                                       rope_original_len=16)),
         "qwen2": (two, keys(two, bias="qkv")),
         "qwen3": (three, keys(three, head_dim=10, qk_norm=True)),
+        "lora_gpt2": (GPT2Config(n_layer=1, **gpt2), dict(mine, n_layers=1, activation="gelu_tanh", lora_rank=3, lora_alpha=6,
+                                                          lora_targets=["c_attn", "c_proj"])),
+        "lora_llama": (plain, keys(plain, lora_rank=4, lora_alpha=2)),
+        "lora_qwen3": (three, keys(three, head_dim=10, qk_norm=True, lora_rank=2, lora_alpha=3, lora_rslora=True,
+                                   lora_targets=["all-linear"])),
     }
+
+
+ADAPTED = {"attn.c_attn": "attention/qkv", "attn.c_proj": "attention/out", "mlp.c_fc": "ff/kernel1",
+           "mlp.c_proj": "ff/kernel2", "self_attn.q_proj": "attention/q", "self_attn.k_proj": "attention/k",
+           "self_attn.v_proj": "attention/v", "self_attn.o_proj": "attention/out", "mlp.gate_proj": "ff/kernel1",
+           "mlp.up_proj": "ff/gate", "mlp.down_proj": "ff/kernel2"}
+
+
+def adapt(model, config, mine, rng):
+    """PEFT's model with random adapters."""
+    targets = mine.get("lora_targets", ["q_proj", "v_proj"])
+    out = peft.get_peft_model(model, peft.LoraConfig(
+        task_type="CAUSAL_LM", r=mine["lora_rank"], lora_alpha=mine["lora_alpha"], use_rslora=mine.get("lora_rslora", False),
+        target_modules="all-linear" if targets == ["all-linear"] else targets,
+        fan_in_fan_out=config.model_type == "gpt2")).double().train()
+    with torch.no_grad():
+        for p in out.parameters():
+            if p.requires_grad:
+                p.copy_(torch.from_numpy(np.round(rng.standard_normal(tuple(p.shape)) * 0.25 * 64) / 64))
+    return out
+
+
+def adapters(model, get):
+    """Our parameters from those of PEFT's adapters: name -> array."""
+    out = {}
+    for name, p in model.named_parameters():
+        if p.requires_grad:
+            words = name.split(".")
+            layer, matrix, letter = words[-6], ".".join(words[-5:-3]), words[-3][-1].lower()
+            out["decoder/layer%s/%s_lora_%s" % (layer, ADAPTED[matrix], letter)] = get(p).T.copy()
+    return out
 
 
 def model_of(config):
@@ -136,8 +173,9 @@ def nlls(model):
 
 def train(model):
     """Losses before each update of torch.optim.AdamW and after the last. Decay as in GPT-2's training: 2-d arrays."""
-    groups = [{"params": [p for p in model.parameters() if p.dim() >= 2], "weight_decay": DECAY},
-              {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0}]
+    trained = [p for p in model.parameters() if p.requires_grad]
+    groups = [{"params": [p for p in trained if p.dim() >= 2], "weight_decay": DECAY},
+              {"params": [p for p in trained if p.dim() < 2], "weight_decay": 0.0}]
     adam, losses = torch.optim.AdamW(groups, lr=LR, betas=BETAS, eps=EPSILON), []
     for t in range(STEPS + 1):
         adam.zero_grad()
@@ -156,9 +194,16 @@ def make(name, config, mine, folder, check):
     k = mine.get("vocab_multiple", 1)
     rows = (V + k - 1) // k * k
     values = ours(config, lambda n: dict(model.named_parameters())[n].detach().numpy().copy(), rows)
+    if "lora_rank" in mine:
+        model = adapt(model, config, mine, np.random.default_rng(len(name)))
+        values.update(adapters(model, lambda p: p.detach().numpy()))
     loss, last = nlls(model)
     loss.mean().backward()
-    grads = ours(config, lambda n: dict(model.named_parameters())[n].grad.numpy().copy(), rows)
+    if "lora_rank" in mine:
+        grads = {n: np.zeros_like(x) for n, x in values.items()}
+        grads.update(adapters(model, lambda p: p.grad.numpy()))
+    else:
+        grads = ours(config, lambda n: dict(model.named_parameters())[n].grad.numpy().copy(), rows)
     adam = train(model)
     params, at = [], 0
     for n, x in values.items():

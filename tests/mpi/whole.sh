@@ -58,7 +58,7 @@ texts made src_vocab_file=null tgt_vocab_file=null subword_size=300
 expect "a file is never replaced" 2 "model-4.npz' exists already" "$PROG" --logdir="$at" --mode=export --format=npz
 expect "nor one of two" 2 "model-4.encoder.onnx' exists already" "$PROG" --logdir="$at" --mode=export --format=onnx
 expect "--export_out" 0 "out.decoder.onnx is written" "$PROG" --logdir="$at" --mode=export --format=onnx --export_out=out.onnx
-expect "another form" 2 "npz, safetensors or onnx; did you mean 'npz'" "$PROG" --logdir="$at" --mode=export --format=np
+expect "another form" 2 "npz, safetensors, onnx or peft; did you mean 'npz'" "$PROG" --logdir="$at" --mode=export --format=np
 expect "no such checkpoint" 6 "no best-<step>.npz" "$PROG" --logdir="$at" --mode=export --format=npz --set checkpoint=best
 
 # ---- changed and missing copies ----

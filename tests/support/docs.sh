@@ -75,6 +75,7 @@ logs/TENSORBOARD.md     3072
 models/README.md        5120
 models/ADDING.md        2560
 models/LANGUAGE.md      6656
+models/LORA.md          4096
 models/WEIGHTS.md       5120
 runner/README.md        9216
 runner/BUILD.md         3072

@@ -78,17 +78,24 @@ static inline void golden_close(golden_model *m)
     rd_config_free(m->config);
 }
 
-/* Records the loss of a batch and, with `backward`, computes the gradients. */
-static inline rd_loss_out golden_loss(golden_model *m, const rd_batch *b, bool backward)
+/* Records the loss of a batch and, with `backward`, computes the gradients. training: dropout is
+ * on. */
+static inline rd_loss_out golden_loss_as(golden_model *m, const rd_batch *b, bool backward,
+                                         bool training)
 {
     rd_status st = {0};
     rd_loss_out out;
-    memset(test_grads(m->ps), 0, (size_t)rd_params_span(m->ps) * sizeof(float));
+    memset(test_grads(m->ps), 0, (size_t)rd_params_grad_span(m->ps) * sizeof(float));
     rd_params_touch_grads(m->ps);
-    rd_tape_reset(m->tape, backward, true);
+    rd_tape_reset(m->tape, backward, training);
     must_do(m->def->loss(m->model, m->tape, b, &out, &st), &st);
     if (backward) must_do(rd_tape_backward(m->tape, out.loss, &st), &st);
     return out;
+}
+
+static inline rd_loss_out golden_loss(golden_model *m, const rd_batch *b, bool backward)
+{
+    return golden_loss_as(m, b, backward, true);
 }
 
 static inline void golden_near(double got, double want, double rtol, const char *what)

@@ -325,10 +325,10 @@ static struct check_row {
     {"check: export", {"--logdir=x", "--mode=export", "--format=onnx"}, ""},
     {"check: export without a form",
      {"--logdir=x", "--mode=export"},
-     "--mode=export needs --format=npz, safetensors or onnx; logs/EXPORT.md explains them"},
+     "--mode=export needs --format=npz, safetensors, onnx or peft; logs/EXPORT.md explains them"},
     {"check: another form of export",
      {"--logdir=x", "--mode=export", "--format=safetensor"},
-     "--format=safetensor: --mode=export writes npz, safetensors or onnx; did you mean "
+     "--format=safetensor: --mode=export writes npz, safetensors, onnx or peft; did you mean "
      "'safetensors'?"},
     {"check: the file of an export",
      {"--logdir=x", "--export_out=y"},
