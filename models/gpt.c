@@ -120,6 +120,9 @@ static const rd_option rows[] = {
     RD_OPT_BOOL(T, lora_rslora, lora_rslora, "false",
                 "they count lora_alpha / sqrt(lora_rank) times"),
     RD_OPT_REAL(T, lora_dropout, lora_dropout, "0.0", 0, 0.999, "dropout of the input of adapters"),
+    RD_OPT_PATH(T, lora_from, lora_from, NULL,
+                "folder of PEFT with the adapter that the weights of a folder begin with; it gives "
+                "lora_rank, lora_targets, lora_alpha and lora_rslora"),
     RD_OPT_END,
 };
 #undef T
@@ -577,7 +580,9 @@ static const rd_model_folder folder = {.keys = gpt_folder_keys,
                                        .free_keys = free_keys,
                                        .load = gpt_weights_load,
                                        .save = gpt_weights_save,
-                                       .save_adapter = gpt_adapter_save};
+                                       .save_adapter = gpt_adapter_save,
+                                       .adapter_keys = gpt_adapter_keys,
+                                       .load_adapter = gpt_adapter_load};
 
 #define RD_MODEL_GPT(id, what, list)              \
     RD_MODEL(id) = {.name = #id,                  \

@@ -62,6 +62,11 @@ rd_code gpt_lora_check(const gpt_config *c, const rd_model_args *a, rd_tf_lora_c
     static const char *const own[] = {"lora_targets", "lora_alpha", "lora_dropout", "lora_rslora"};
     const double r = (double)c->lora_rank, alpha = c->lora_alpha > 0.0 ? c->lora_alpha : r;
     *out = (rd_tf_lora_config){.rank = c->lora_rank, .keep = 1.0 - c->lora_dropout};
+    if (c->lora_rank == 0 && c->lora_from)
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: 'lora_from' needs the folder of the weights: \"init_from\", or "
+                       "\"checkpoint\" for eval, infer and export",
+                       rd_config_where(a->config, "lora_from"));
     if (c->lora_rank == 0) {
         for (int i = 0; i < 4; i++)
             if (rd_config_has(a->config, own[i]))
@@ -122,4 +127,76 @@ json_t *gpt_adapter_json(const gpt *m, const char *base)
                      "use_rslora", (int)c->lora_rslora, "fan_in_fan_out",
                      (int)(c->norm_type == GPT_NORM_LAYER), "inference_mode", 1,
                      "init_lora_weights", 1);
+}
+
+/* ---- PEFT's adapter_config.json ---- */
+
+static rd_code adapter_wrong(const json_t *o, const char *path, const char *name,
+                             const char *needed, rd_status *st)
+{
+    char *text = json_dumps(json_object_get(o, name), JSON_ENCODE_ANY | JSON_COMPACT);
+    rd_fail(st, RD_ECKPT, "'%s': '%s' is %.60s, not %s", path, name, text ? text : "missing",
+            needed);
+    free(text);
+    return st->code;
+}
+
+/* Is a value like a missing one: null, false or empty? */
+static bool adapter_none(const json_t *v)
+{
+    return !v || json_is_null(v) || json_is_false(v) || (json_is_array(v) && !json_array_size(v)) ||
+           (json_is_object(v) && !json_object_size(v));
+}
+
+/* Refuses forms of adapters that this program does not compute. */
+static rd_code adapter_known(const json_t *o, const char *path, rd_status *st)
+{
+    static const char *const others[] = {"use_dora",
+                                         "use_qalora",
+                                         "lora_bias",
+                                         "rank_pattern",
+                                         "alpha_pattern",
+                                         "modules_to_save",
+                                         "layers_to_transform",
+                                         "exclude_modules",
+                                         "layer_replication",
+                                         "target_parameters",
+                                         "trainable_token_indices",
+                                         "alora_invocation_tokens"};
+    const char *type = json_string_value(json_object_get(o, "peft_type")),
+               *bias = json_string_value(json_object_get(o, "bias"));
+    if (!type || strcmp(type, "LORA") != 0) return adapter_wrong(o, path, "peft_type", "LORA", st);
+    if (bias && strcmp(bias, "none") != 0) return adapter_wrong(o, path, "bias", "none", st);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!adapter_none(json_object_get(o, others[i])))
+            return rd_fail(st, RD_ECKPT, "'%s': '%s' is not known to this program", path,
+                           others[i]);
+    return RD_OK;
+}
+
+rd_code gpt_adapter_keys(const json_t *o, const char *path, json_t *keys, rd_status *st)
+{
+    json_t *rank = json_object_get(o, "r"), *alpha = json_object_get(o, "lora_alpha"),
+           *names = json_object_get(o, "target_modules"), *v;
+    size_t i;
+    RD_TRY(adapter_known(o, path, st));
+    if (!json_is_integer(rank) || json_integer_value(rank) < 1 || json_integer_value(rank) > 4096)
+        RD_TRY(adapter_wrong(o, path, "r", "a whole number, 1 .. 4096", st));
+    if (!json_is_number(alpha) || !(json_number_value(alpha) > 0.0) ||
+        json_number_value(alpha) > 1e6)
+        RD_TRY(adapter_wrong(o, path, "lora_alpha", "a number above 0, at most 1e6", st));
+    if (!json_is_array(names) || json_array_size(names) == 0)
+        RD_TRY(adapter_wrong(o, path, "target_modules", "a list of names", st));
+    json_array_foreach(names, i, v)
+    {
+        if (!json_is_string(v) || json_string_length(v) == 0)
+            RD_TRY(adapter_wrong(o, path, "target_modules", "a list of names", st));
+    }
+    (void)json_object_set(keys, "lora_rank", rank);
+    (void)json_object_set(keys, "lora_alpha", alpha);
+    (void)json_object_set(keys, "lora_targets", names);
+    (void)json_object_set_new(keys, "lora_rslora",
+                              json_boolean(json_is_true(json_object_get(o, "use_rslora"))));
+done:
+    return st->code;
 }

@@ -32,6 +32,7 @@ typedef struct gpt_config {
     double lora_alpha, lora_dropout;
     bool lora_rslora;
     rd_paths lora_targets;
+    const char *lora_from; /* NULL: none */
 } gpt_config;
 
 typedef struct gpt {
@@ -71,5 +72,7 @@ rd_code gpt_weights_save(void *self, const char *folder, const json_t *metadata,
                          rd_status *st);
 rd_code gpt_adapter_save(void *self, const char *folder, const char *base, const json_t *metadata,
                          json_t **config, rd_status *st);
+rd_code gpt_adapter_keys(const json_t *config, const char *path, json_t *keys, rd_status *st);
+rd_code gpt_adapter_load(void *self, const rd_weights *w, rd_strbuf *list, int *n, rd_status *st);
 
 #endif

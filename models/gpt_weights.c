@@ -338,23 +338,40 @@ done:
     return st->code;
 }
 
-/* Adds an array of an adapter: (rows, cols) of the program, (cols, rows) in the file. */
-static void adapter_array(const gpt *m, const gpt_part *e, const rd_param *p, const char *letter,
-                          float *out, rd_array *a)
+/* Writes the name of an array of an adapter. letter: A or B. */
+static void adapter_name(const gpt_part *e, char letter, char out[NAME_BYTES + 48])
 {
     static const char end[] = ".weight";
-    const int64_t rows = p->dim[0], cols = p->dim[1];
-    const float *x = rd_params_values(m->ps) + p->offset;
     const int n = (int)(strlen(e->name) - (sizeof end - 1));
+    (void)snprintf(out, NAME_BYTES + 48, "base_model.model.%.*s.lora_%c.weight", n, e->name,
+                   letter);
+}
+
+/* Copies between an array of an adapter, which is (cols, rows) in the file, and its parameter. */
+static void adapter_copy(const gpt *m, const rd_param *p, float *file, bool out)
+{
+    const int64_t rows = p->dim[0], cols = p->dim[1];
+    float *values = rd_params_values(m->ps) + p->offset;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < cols; c++) {
+            float *x = &values[r * cols + c], *y = &file[c * rows + r];
+            *(out ? y : x) = *(out ? x : y);
+        }
+}
+
+/* Adds an array of an adapter to those that are saved. */
+static void adapter_array(const gpt *m, const gpt_part *e, char letter, float *out, rd_array *a)
+{
+    const rd_param *p = letter == 'A' ? e->lora->a : e->lora->b;
+    char name[NAME_BYTES + 48];
+    adapter_name(e, letter, name);
     *a = (rd_array){.descr = "<f4",
                     .n_dim = 2,
-                    .dim = {cols, rows},
+                    .dim = {p->dim[1], p->dim[0]},
                     .data = out,
                     .bytes = (size_t)p->n * sizeof *out};
-    (void)snprintf(a->name, sizeof a->name, "base_model.model.%.*s.lora_%s.weight", n, e->name,
-                   letter);
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = 0; c < cols; c++) out[c * rows + r] = x[r * cols + c];
+    (void)snprintf(a->name, sizeof a->name, "%.190s", name);
+    adapter_copy(m, p, out, true);
 }
 
 rd_code gpt_adapter_save(void *self, const char *folder, const char *base, const json_t *metadata,
@@ -386,9 +403,9 @@ rd_code gpt_adapter_save(void *self, const char *folder, const char *base, const
     for (int i = 0; i < l.n; i++) {
         const rd_tf_lora *lora = l.at[i].lora;
         if (!lora || !lora->a) continue;
-        adapter_array(m, &l.at[i], lora->a, "A", all + at, &a[n++]);
+        adapter_array(m, &l.at[i], 'A', all + at, &a[n++]);
         at += lora->a->n;
-        adapter_array(m, &l.at[i], lora->b, "B", all + at, &a[n++]);
+        adapter_array(m, &l.at[i], 'B', all + at, &a[n++]);
         at += lora->b->n;
     }
     *config = gpt_adapter_json(m, base);
@@ -398,6 +415,61 @@ rd_code gpt_adapter_save(void *self, const char *folder, const char *base, const
 done:
     free(all);
     free(a);
+    free(l.at);
+    return st->code;
+}
+
+/* Reads one array of an adapter. */
+static rd_code adapter_read(const gpt *m, const rd_weights *w, const gpt_part *e, char letter,
+                            float *buf, rd_strbuf *list, int *n, rd_status *st)
+{
+    const rd_param *p = letter == 'A' ? e->lora->a : e->lora->b;
+    char name[NAME_BYTES + 48];
+    adapter_name(e, letter, name);
+    const rd_array *a = rd_weights_find(w, name);
+    if (!a || a->n_dim != 2 || a->dim[0] != p->dim[1] || a->dim[1] != p->dim[0]) {
+        weights_note(list, n, name, a ? "has another shape there" : "is missing there");
+        return RD_OK;
+    }
+    RD_TRY(rd_weights_read(w, name, buf, p->n, st));
+    adapter_copy(m, p, buf, false);
+done:
+    return st->code;
+}
+
+/* Lists the arrays of a file that belong to no adapter of the model. */
+static void adapter_unused(const rd_weights *w, const gpt_parts *l, rd_strbuf *list, int *n)
+{
+    char name[NAME_BYTES + 48];
+    for (int i = 0; i < rd_weights_n(w); i++) {
+        bool used = false;
+        for (int k = 0; k < 2 * l->n && !used; k++) {
+            const gpt_part *e = &l->at[k / 2];
+            if (!e->lora || !e->lora->a) continue;
+            adapter_name(e, k % 2 ? 'B' : 'A', name);
+            used = strcmp(rd_weights_at(w, i)->name, name) == 0;
+        }
+        if (!used) weights_note(list, n, rd_weights_at(w, i)->name, "is not in the model");
+    }
+}
+
+rd_code gpt_adapter_load(void *self, const rd_weights *w, rd_strbuf *list, int *n, rd_status *st)
+{
+    const gpt *m = self;
+    const bool gpt2 = m->c.norm_type == GPT_NORM_LAYER;
+    gpt_parts l = {0};
+    float *buf = malloc((size_t)(rd_params_count(m->ps) + 1) * sizeof *buf);
+    *n = 0;
+    if (!buf) return rd_fail(st, RD_EENV, "out of memory for adapters");
+    RD_TRY(parts_list(m, gpt2, gpt2 ? "transformer." : "model.", &l, st));
+    for (int i = 0; i < l.n; i++) {
+        if (!l.at[i].lora || !l.at[i].lora->a) continue;
+        RD_TRY(adapter_read(m, w, &l.at[i], 'A', buf, list, n, st));
+        RD_TRY(adapter_read(m, w, &l.at[i], 'B', buf, list, n, st));
+    }
+    adapter_unused(w, &l, list, n);
+done:
+    free(buf);
     free(l.at);
     return st->code;
 }

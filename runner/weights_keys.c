@@ -87,6 +87,25 @@ done:
     return st->code;
 }
 
+/* Adds the keys of the adapter that the weights begin with, if there is one. A log folder has these
+ * keys, and goes on without the adapter's folder. */
+static rd_code keys_adapter(const rd_config *c, const rd_model_def *m, json_t *keys, rd_status *st)
+{
+    const char *folder = json_string_value(rd_config_get(c, "lora_from"));
+    char path[PATH_BYTES];
+    json_t *config = NULL;
+    bool there = false;
+    if (!folder || !m->folder->adapter_keys) return RD_OK;
+    (void)snprintf(path, sizeof path, "%.4000s/adapter_config.json", folder);
+    RD_TRY(rd_path_there(path, &there, st));
+    if (!there && rd_config_has(c, "lora_rank")) return RD_OK;
+    RD_TRY(rd_weights_json(folder, "adapter_config.json", &config, st));
+    RD_TRY(m->folder->adapter_keys(config, path, keys, st));
+done:
+    json_decref(config);
+    return st->code;
+}
+
 /* Returns the keys of the folder, as JSON; NULL: the path names no such folder. Rank 0 only. The
  * caller owns it. */
 static rd_code keys_root(const rd_config *c, const rd_cli *cli, const char *folder, char **out,
@@ -110,6 +129,7 @@ static rd_code keys_root(const rd_config *c, const rd_cli *cli, const char *fold
     keys = json_object();
     if (!keys) RD_TRY(rd_fail(st, RD_EENV, "out of memory for keys"));
     RD_TRY(m->folder->keys(config, path, keys, st));
+    RD_TRY(keys_adapter(c, m, keys, st));
     if (!rd_config_has(c, "subword") && !rd_config_has(c, "subword_model"))
         RD_TRY(keys_tokenizer(folder, keys, st));
     *out = json_dumps(keys, JSON_COMPACT);
@@ -148,10 +168,13 @@ static rd_code keys_take(rd_config *c, const char *folder, const char *key, json
                          const rd_model_folder *f, rd_strbuf *notices, rd_status *st)
 {
     const json_t *user = rd_config_get(c, key);
+    const bool adapter = strncmp(key, "lora_", 5) == 0;
+    const char *from = adapter ? json_string_value(rd_config_get(c, "lora_from")) : folder;
     char source[160];
     /* 0 means "as usual" in the keys of heads and rows. */
     const bool open = json_is_integer(user) && json_integer_value(user) == 0;
-    (void)snprintf(source, sizeof source, "config.json of the weights");
+    (void)snprintf(source, sizeof source, "%s",
+                   adapter ? "adapter_config.json of lora_from" : "config.json of the weights");
     if (!rd_config_has(c, key) || open) return rd_config_put(c, key, json_incref(v), source, st);
     if (keys_same(key, user, v)) return RD_OK;
     char *mine = json_dumps(user, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9)),
@@ -165,8 +188,9 @@ static rd_code keys_take(rd_config *c, const char *folder, const char *key, json
                          mine ? mine : "?", theirs ? theirs : "?");
     } else {
         rd_fail(st, RD_EUSAGE,
-                "%s: '%s' is %.60s, but config.json of '%.1000s' means %.60s; leave it out",
-                rd_config_where(c, key), key, mine ? mine : "?", folder, theirs ? theirs : "?");
+                "%s: '%s' is %.60s, but %sconfig.json of '%.1000s' means %.60s; leave it out",
+                rd_config_where(c, key), key, mine ? mine : "?", adapter ? "adapter_" : "", from,
+                theirs ? theirs : "?");
     }
     free(mine);
     free(theirs);

@@ -93,6 +93,10 @@ typedef struct rd_model_folder {
      * RD_EUSAGE: the model has no adapters, or no form there. */
     rd_code (*save_adapter)(void *self, const char *folder, const char *base,
                             const json_t *metadata, json_t **config, rd_status *st);
+    /* The same as keys and load, for adapter_config.json and adapter_model.safetensors. */
+    rd_code (*adapter_keys)(const json_t *config, const char *path, json_t *keys, rd_status *st);
+    rd_code (*load_adapter)(void *self, const rd_weights *w, rd_strbuf *list, int *n,
+                            rd_status *st);
 } rd_model_folder;
 
 typedef struct rd_model_def {

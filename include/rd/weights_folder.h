@@ -19,6 +19,8 @@ typedef struct rd_weights rd_weights;
 /* Opens the files and checks their headers. RD_ECKPT: see rd_safetensors_new; an index that does
  * not fit its files. The caller owns *out. */
 rd_code rd_weights_new(const char *folder, rd_weights **out, rd_status *st);
+/* Does the same with one file of the folder. */
+rd_code rd_weights_new_file(const char *folder, const char *file, rd_weights **out, rd_status *st);
 void rd_weights_free(rd_weights *w); /* NULL is fine */
 /* Returns the folder. Borrowed. */
 const char *rd_weights_path(const rd_weights *w);

@@ -181,6 +181,22 @@ done:
     return st->code;
 }
 
+rd_code rd_weights_new_file(const char *folder, const char *file, rd_weights **out, rd_status *st)
+{
+    int k;
+    rd_weights *w = *out = calloc(1, sizeof *w);
+    if (w) w->folder = strdup(folder);
+    if (w && w->folder)
+        (void)folder_open_file(w, file, &k, st);
+    else
+        rd_fail(st, RD_EENV, "out of memory for weights");
+    if (st->code != RD_OK) {
+        rd_weights_free(w);
+        *out = NULL;
+    }
+    return st->code;
+}
+
 int rd_weights_n(const rd_weights *w)
 {
     int n = 0;

@@ -217,6 +217,11 @@ static rd_code init_root(rd_run *r, rd_status *st)
         rd_optim_start_ema(r->optim);
         goto done;
     }
+    if (rd_config_has(r->keys, "lora_from"))
+        RD_TRY(rd_fail(st, RD_EUSAGE,
+                       "%s: 'lora_from' needs 'init_from' to be the folder of the weights that the "
+                       "adapter belongs to; '%s' is none",
+                       rd_config_where(r->keys, "lora_from"), r->config.init_from));
     RD_TRY(load_parent(r, &c, st));
     resume_report_renamed(r, &c);
     RD_TRY(rd_params_sync_to_host(r->params, RD_VALUES | RD_SLOTS, st));

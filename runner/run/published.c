@@ -30,6 +30,26 @@ static json_t *published_parent(const rd_run *r, const char *folder)
                      (json_int_t)0, "hash", hash, "model", r->model->name);
 }
 
+/* Reads the adapter that the weights begin with, if there is one. */
+static rd_code published_adapter(const rd_run *r, rd_status *st)
+{
+    const char *folder = json_string_value(rd_config_get(r->keys, "lora_from"));
+    rd_weights *w = NULL;
+    rd_strbuf list = {0};
+    int n = 0;
+    if (!folder || !r->model->folder->load_adapter) return RD_OK;
+    RD_TRY(rd_weights_new_file(folder, "adapter_model.safetensors", &w, st));
+    RD_TRY(r->model->folder->load_adapter(r->model_self, w, &list, &n, st));
+    if (n > 0)
+        RD_TRY(rd_fail(st, RD_ECKPT, "'%s' does not fit the model: %s", folder,
+                       rd_strbuf_str(&list)));
+    rd_info(r->log, "adapter from %s: %d arrays", folder, rd_weights_n(w));
+done:
+    rd_strbuf_release(&list);
+    rd_weights_free(w);
+    return st->code;
+}
+
 rd_code published_load(rd_run *r, const char *folder, rd_status *st)
 {
     rd_weights *w = NULL;
@@ -44,6 +64,7 @@ rd_code published_load(rd_run *r, const char *folder, rd_status *st)
                        "'%s' does not fit the model: %s; \"init_allow_missing\": true begins all "
                        "the same, with new values for weights that do not fit",
                        folder, rd_strbuf_str(&list)));
+    RD_TRY(published_adapter(r, st));
     if (finite_find_other(r, bad))
         RD_TRY(rd_fail(st, RD_ENUMERIC, "'%s': '%s' holds inf or NaN", folder, bad));
     json_decref(r->parent);

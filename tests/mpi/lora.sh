@@ -82,6 +82,36 @@ expect "a model without adapters" 2 "this model has no adapters ('lora_rank' is 
     --format=peft --export_out=x
 expect "leaves nothing" 0 "^0$" sh -c "ls -d x* 2> /dev/null | wc -l"
 
+# An adapter of PEFT: its keys and its values.
+sed 's|"lora_rank".*"lora_dropout": 0.1|"lora_from": "peft"|' lora.json > from.json
+cp -r one/export/model-20.peft peft
+from() { timeout 100 "$PROG" --config_file=from.json "$@"; }
+expect "an adapter is read" 0 "adapter from peft: 12 arrays" from --mode=eval --logdir=f --set checkpoint=base/export/model-60
+expect "its loss" 0 "" sh -c "echo $(loss one) $(loss f) | awk '{ d = \$1 - \$2; exit !(NF == 2 && d < 1e-12 && -d < 1e-12) }'"
+expect "training begins with it" 0 "^lora_alpha .*8 .*from adapter_config.json of lora_from" from --mode=train --logdir=x --print_config
+expect "a key that contradicts" 2 "'lora_rank' is 8, but adapter_config.json of 'peft' means 4" from --mode=train --logdir=x --set lora_rank=8
+expect "a training from it" 0 "adapter from peft: 12 arrays" from --mode=train --logdir=trained --max_steps=1
+mv peft moved
+expect "its log folder is enough" 0 "weights from trained/model-1.npz" timeout 100 "$PROG" --logdir=trained --mode=eval
+expect "no such adapter" 6 "'peft/adapter_config.json': no such file" from --mode=train --logdir=x
+odd() { # name, sed program, text
+    rm -rf peft
+    cp -r moved peft
+    sed -i "$2" peft/adapter_config.json
+    expect "$1" 6 "$3" from --mode=train --logdir=x
+}
+odd "another kind" 's/"LORA"/"IA3"/' "peft/adapter_config.json': 'peft_type' is \"IA3\", not LORA"
+odd "a rank of 0" 's/"r": 4/"r": 0/' "'r' is 0, not a whole number"
+odd "another rank" 's/"r": 4/"r": 3/' "0.self_attn.q_proj.lora_A.weight' has another shape there"
+odd "biases" 's/"bias": "none"/"bias": "all"/' "'bias' is \"all\", not none"
+odd "DoRA" 's/"r":/"use_dora": true, "r":/' "'use_dora' is not known"
+odd "a pattern for names" '/target_modules/,/]/c "target_modules": ".*_proj",' "'target_modules' is \".*_proj\", not a list"
+odd "a matrix that is missing" 's/"q_proj"/"k_proj"/' "k_proj.lora_A.weight' is missing there"
+odd "a matrix that is left" '/"q_proj"/d' "1.self_attn.q_proj.lora_B.weight' is not in the model"
+odd "a cut file" '$d' "peft/adapter_config.json':[0-9]*:[0-9]*: "
+cp moved/adapter_config.json peft && truncate -s -4 peft/adapter_model.safetensors
+expect "cut values" 6 "peft/adapter_model.safetensors': at byte [0-9]*: the place of" from --mode=train --logdir=x
+
 # Keys that differ from those of a checkpoint.
 go_on() { run --mode=train --logdir=one --max_steps=21 "$@"; }
 expect "another rank" 6 "'decoder/layer0/attention/q_lora_a' is (16, 4) there and (16, 8) in the model; changed keys: lora_rank 4 -> 8" \
@@ -100,4 +130,5 @@ expect "from one with adapters" 0 "had another scale there: lora_alpha: 0 -> 2" 
 expect "of another rank" 6 "'decoder/layer0/attention/q_lora_b' has another shape there" own --logdir=own3 --set init_from=own --set lora_rank=2
 expect "without the keys" 6 "has adapters (LoRA) that the model lacks, first 'decoder/layer0/attention/q_lora_a'; set the lora_ keys" \
     own --logdir=own4 --set init_from=own --set lora_rank=0
+expect "an adapter beside a checkpoint" 2 "'lora_from' needs 'init_from' to be the folder" own --logdir=own5 --set init_from=base --set lora_from=moved
 summary

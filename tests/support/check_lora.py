@@ -8,6 +8,7 @@ Each case is a random small model that transformers saves in FOLDER, and keys of
   - the adapter before training, by --mode=export --format=peft: A has PEFT's distribution, and B is 0
   - ten steps of AdamW from there, and those of PEFT with torch.optim.AdamW: all losses, and the logits afterwards
   - PEFT's logits with the exported adapter, and those of the merged export in transformers
+  - PEFT's loss of the adapter that it trained and saved, and run_dist's with `lora_from`
   - run_dist's perplexity of the adapter, with the merged export, and of the merged export read again
   - the arrays of the checkpoint: the optimizer has state for adapters alone, and frozen weights are those of the folder
 
@@ -105,6 +106,11 @@ def check(name):
     figures["trained logits"] = largest(logits[0], logits[2])
     figures["merged logits"] = largest(logits[1], logits[0])
     figures["exported"] = largest(loss, losses[-1])
+    model.save_pretrained(work + "/his")
+    own = [w for k in lora for w in ("--set", k + "=null")]
+    run(config_file, "--mode=eval", "--logdir=" + work + "/from", *own, *sets(checkpoint=weights, lora_from=work + "/his"))
+    with torch.no_grad():
+        figures["of PEFT"] = largest(records(work + "/from/eval/metrics.jsonl", "loss")[-1], nll(model, ids).item())
     run(config_file, "--mode=eval", "--logdir=" + ten)
     run(config_file, "--mode=eval", "--logdir=" + work + "/eval",
         *sets(checkpoint=work + "/merged", lora_rank=0, init_from=None))
