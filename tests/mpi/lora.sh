@@ -52,12 +52,12 @@ expect "resume" 0 "resuming from half/model-9.npz" t 1 half --max_steps=20 --set
 expect "resume ends with the same bytes" 0 "" cmp half/model-20.npz parts/model-20.npz
 
 # What a checkpoint holds: all weights, moments of adapters alone, and the names of what is trained.
-unzip -p one/model-20.npz manifest.json > manifest.json
-expect "moments of adapters" 0 "^24$" sh -c "grep -o '[a-z0-9_/]*_lora_[ab]/[mv]\"' manifest.json | sort -u | wc -l"
-expect "of no other weight" 0 "^24$" sh -c "grep -o '[a-z0-9_/]*/[mv]\"' manifest.json | sort -u | wc -l"
-expect "the weights are whole" 0 '"embedding"' cat manifest.json
+unzip -p one/model-20.npz manifest.json > held.json
+expect "moments of adapters" 0 "^24$" sh -c "grep -o '[a-z0-9_/]*_lora_[ab]/[mv]\"' held.json | sort -u | wc -l"
+expect "of no other weight" 0 "^24$" sh -c "grep -o '[a-z0-9_/]*/[mv]\"' held.json | sort -u | wc -l"
+expect "the weights are whole" 0 '"embedding"' cat held.json
 expect "the manifest names what is trained" 0 "^12$" \
-    sh -c "sed -n '/\"trained\"/,/]/p' manifest.json | grep -c '\"decoder/layer[01]/.*_lora_[ab]\"'"
+    sh -c "sed -n '/\"trained\"/,/]/p' held.json | grep -c '\"decoder/layer[01]/.*_lora_[ab]\"'"
 
 # Use: the log folder alone, and both exports. The merged one writes the same.
 loss() { sed -n 's/.*"loss":\([^,]*\),.*/\1/p' "$1/eval/metrics.jsonl"; }
