@@ -193,6 +193,11 @@ typedef struct rd_gpu_operand {
 rd_code rd_gpu_product(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
                        rd_gpu_operand A, rd_gpu_operand B, float beta, rd_gpu_operand C,
                        rd_status *st);
+/* Computes `batch` such products of one shape. Their operands are stride_* elements apart. */
+rd_code rd_gpu_product_batched(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
+                               rd_gpu_operand A, int64_t stride_a, rd_gpu_operand B,
+                               int64_t stride_b, float beta, rd_gpu_operand C, int64_t stride_c,
+                               int64_t batch, rd_status *st);
 
 /* ---- convolutions ---- */
 /* The shape of a convolution of NHWC images. Weights are (kh, kw, ci, co), as in rd_op_conv2d. */
@@ -274,7 +279,8 @@ rd_code rd_gpu_group_join(rd_gpu_group *q, rd_status *st);
  * RD_ESTALL. */
 rd_code rd_gpu_group_wait(rd_gpu_group *q, double timeout_s, rd_status *st);
 
-/* The time of one sum on the device's clock, in seconds before now. */
+/* The time of one sum on the device's clock, in seconds before now, or before the end of
+ * rd_gpu_group_wait if the last sum and join came before it. */
 typedef struct rd_gpu_sum_time {
     /* begin_s: the work that the sum waited for was done; end_s: the sum was done */
     double begin_s, end_s;

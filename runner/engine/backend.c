@@ -172,6 +172,11 @@ rd_code rd_conv_layout(rd_backend *b, const void **layout, rd_status *st)
     return b->vt->conv_layout(b, layout, st);
 }
 
+bool rd_lstm_own(rd_backend *b, const char *cell, const rd_lstm_layer *l, bool trains)
+{
+    return b->vt->lstm_own(b, cell, l, trains);
+}
+
 rd_code rd_lstm_forward(rd_backend *b, const char *cell, const rd_lstm_layer *l, const float *x,
                         const float *a, float *y, bool keep, rd_arena *kept, rd_arena *scratch,
                         rd_lstm_kept *v, rd_status *st)

@@ -46,6 +46,7 @@ typedef struct rd_backend_vt {
                     rd_element to, bool add, rd_status *st);
     /* Whole ops by libraries. */
     rd_code (*conv_layout)(rd_backend *b, const void **layout, rd_status *st);
+    bool (*lstm_own)(rd_backend *b, const char *cell, const rd_lstm_layer *l, bool trains);
     rd_code (*lstm_forward)(rd_backend *b, const char *cell, const rd_lstm_layer *l, const float *x,
                             const float *a, float *y, bool keep, rd_arena *kept, rd_arena *scratch,
                             rd_lstm_kept *v, rd_status *st);

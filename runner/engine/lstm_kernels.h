@@ -48,5 +48,9 @@ rd_code rd_lstm_backward(rd_backend *be, const rd_lstm_layer *l, const rd_lstm_k
                          const float *dy, float *dx, bool add_dx, float *da, rd_arena *scratch,
                          bool *refused, rd_status *st);
 
+/* Returns whether the caller's own kernels compute such a layer: always on a CPU. trains: backward
+ * will follow. */
+bool rd_lstm_own(rd_backend *be, const char *cell, const rd_lstm_layer *l, bool trains);
+
 RD_C_END
 #endif

@@ -111,7 +111,5 @@ rd_var *rd_decoder_apply(rd_tape *t, rd_decoder *d, const rd_packing *p, uint64_
                                         rd_tape_param(t, d->b_in), w, &ctx);
     if (wrapped) return ctx;
     rd_var *att = d->style == RD_DEC_GNMT_V2 || d->n_layers == 1 ? ctx : one_step_late(t, p, ctx);
-    for (int l = 1; l < d->n_layers; l++)
-        q = rd_stack_layer_apply(t, &d->layer[l], p, epoch, q, att);
-    return q;
+    return rd_stack_apply(t, d->n_layers - 1, d->layer + 1, p, epoch, q, att);
 }

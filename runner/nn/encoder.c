@@ -80,8 +80,11 @@ rd_var *rd_encoder_apply(rd_tape *t, rd_encoder *e, int64_t n, const int32_t *sr
            *bw = NULL;
     if (e->type != RD_ENC_UNI) bw = rd_op_embed(t, table, ids[1], N);
     for (int l = 0; l < e->n_layers; l++) {
+        if (!bw) { /* the rest of the layers has one direction */
+            fw = rd_stack_apply(t, e->n_layers - l, e->fw + l, p, epoch, fw, NULL);
+            break;
+        }
         fw = rd_stack_layer_apply(t, &e->fw[l], p, epoch, fw, NULL);
-        if (!bw) continue;
         bw = rd_stack_layer_apply(t, &e->bw[l], p, epoch, bw, NULL);
         if (e->type != RD_ENC_GNMT) continue;
         /* Layer 1 of gnmt reads both directions, in packed order. */

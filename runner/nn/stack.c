@@ -70,6 +70,21 @@ rd_var *rd_stack_layer_apply(rd_tape *t, rd_stack_layer *s, const rd_packing *p,
     return rd_op_rnn_layer(t, &l, p, x, att, w, s->n_w);
 }
 
+rd_var *rd_stack_apply(rd_tape *t, int n, rd_stack_layer *s, const rd_packing *p, uint64_t epoch,
+                       rd_var *x, rd_var *att)
+{
+    rd_var *w[RD_MAX_LAYERS * RD_LAYER_PARAMS];
+    rd_layer l[RD_MAX_LAYERS];
+    int n_w = 0;
+    if (n == 0) return x;
+    for (int k = 0; k < n; k++) {
+        l[k] = s[k].l;
+        l[k].drop_in.epoch = l[k].drop_out.epoch = epoch;
+        for (int i = 0; i < s[k].n_w; i++) w[n_w++] = rd_tape_param(t, s[k].w[i]);
+    }
+    return rd_op_rnn_stack(t, n, l, p, x, att, w, s[0].n_w);
+}
+
 rd_code rd_pack(rd_arena *a, int64_t n, const int64_t *steps, const int64_t *sample,
                 rd_packed_batch *out, rd_status *st)
 {

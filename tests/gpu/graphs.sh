@@ -74,6 +74,14 @@ both "sentences" 1 toy 60 80 --set use_decay=true --set use_staircase_decay=true
 both "sentences of many lengths" 1 ragged 40 5
 both "recurrent layers by own kernels" 1 toy 30 80 --set cudnn_rnn=off
 both "recurrent layers by cuDNN, of many lengths" 1 ragged 30 5 --set cudnn_rnn=on
+gnmt='--set encoder_type=gnmt --set encoder_layers=4 --set decoder_layers=4 --set attention_type=gnmt_v2'
+# shellcheck disable=SC2086 # several words
+{
+both "layers along the diagonal" 1 toy 12 60 $gnmt --set cudnn_rnn=off
+both "layers along the diagonal, mixed" 1 toy 12 60 $gnmt --set dtype=mixed
+expect "layers one by one on the processor" 0 "" ranks 1 "$PROG" --config_file=toy.json --logdir=gnmt --summary_frequency=1 --max_steps=12 --set device=cpu $gnmt
+}
+expect "their losses" 0 "" close_curves loss 1e-5 12 gnmt "layers along the diagonal"
 both "accumulated batches" 1 toy 24 60 --set iter_size=2
 both "micro-batches" 1 toy 24 60 --set deterministic=any --set micro_batches=4
 both "mixed" 1 toy 30 70 --set dtype=mixed

@@ -361,6 +361,68 @@ static void rnn_apply(trial *t)
     give(t, rd_op_rnn_layer(t->h.tape, &l, &p, x, a, w, t->n_in - 2));
 }
 
+/* size: sequences, longest, units, width of the joined context (0: none), layers, first layer with a
+ * residual sum, layers that are one op on a GPU (from the lowest), 1: all sequences have one
+ * length. */
+enum { S_UNITS = 2, S_EXTRA, S_LAYERS, S_RESIDUAL, S_TOGETHER, S_ALIKE };
+
+/* Returns whether cuDNN computes a case: not a stack, unless RD_TEST_CUDNN_RNN is on. */
+static rd_rnn_asked rnn_of(const op_case *c)
+{
+    const rd_rnn_asked asked = rnn_asked();
+    return strcmp(c->op, "rnn_stack") == 0 && asked != RD_RNN_ON ? RD_RNN_OFF : asked;
+}
+
+static rd_layer stack_layer(const trial *t, int k)
+{
+    const int64_t *s = t->c->size;
+    /* A layer above those that are together differs in its width. */
+    const int64_t H = s[S_UNITS] + (k >= s[S_TOGETHER] ? 3 : 0);
+    return (rd_layer){.cell = rd_cell_find(t->c->cell),
+                      .shape = {k > 0 && k == s[S_TOGETHER] ? s[S_UNITS] : H, H, H, s[S_EXTRA]},
+                      .drop_in = {5, 2, 3 + 2 * (uint32_t)k, (float)t->c->number[0]},
+                      .drop_out = {5, 2, 4 + 2 * (uint32_t)k, (float)t->c->number[1]},
+                      .residual = k >= s[S_RESIDUAL]};
+}
+
+static int64_t stack_rows(const int64_t *s)
+{
+    return s[S_ALIKE] ? s[SEQUENCES] * s[LONGEST] : packed_rows(s[SEQUENCES], s[LONGEST]);
+}
+
+static void stack_declare(trial *t)
+{
+    const int64_t *s = t->c->size, N = stack_rows(s);
+    rd_status st = {0};
+    matrix(t, N ? N : 1, s[S_UNITS]);
+    matrix(t, N ? N : 1, s[S_EXTRA] ? s[S_EXTRA] : 1);
+    for (int k = 0; k < s[S_LAYERS]; k++) {
+        const rd_layer l = stack_layer(t, k);
+        l.cell->declare(&l.shape, emit, t, &st);
+        must(&st);
+    }
+}
+
+static void stack_apply(trial *t)
+{
+    const int64_t *s = t->c->size;
+    rd_packing p = packing(t, s[SEQUENCES], s[LONGEST]);
+    for (int64_t k = 0; k <= p.n_steps && s[S_ALIKE]; k++) offsets[k] = k * s[SEQUENCES];
+    rd_var *w[MOST_INPUTS];
+    rd_layer l[RD_MAX_LAYERS];
+    const int64_t N = p.off[p.n_steps];
+    for (int k = 0; k < s[S_LAYERS]; k++) l[k] = stack_layer(t, k);
+    for (int k = 2; k < t->n_in; k++) w[k - 2] = direct(t, k);
+    rd_var *x = packed_input(t, 0, N), *a = s[S_EXTRA] ? packed_input(t, 1, N) : NULL,
+           *y = rd_op_rnn_stack(t->h.tape, (int)s[S_LAYERS], l, &p, x, a, w,
+                                (t->n_in - 2) / (int)s[S_LAYERS]);
+    /* Whether the layers were one op. */
+    const bool whole = t->gpu && s[S_TOGETHER] == s[S_LAYERS] && N > 0 &&
+                       rnn_of(t->c) == RD_RNN_OFF && strcmp(t->c->cell, "lstm") == 0;
+    if (y) assert_string_equal(y->maker->name, whole ? "rnn_stack" : "rnn_layer");
+    give(t, y);
+}
+
 /* size as above, then: kind, E, M, width of W_in (0: none), layers. */
 enum { KIND = 8, E, M, W_IN, LAYERS };
 typedef struct decoder_inputs {
@@ -609,6 +671,7 @@ static void cast_apply(trial *t)
 #define POSITIONS .op = "positions", .declare = positions_declare, .apply = positions_apply
 #define CLASS .op = "class_loss", .declare = class_declare, .apply = class_apply
 #define RNN .op = "rnn_layer", .declare = rnn_declare, .apply = rnn_apply
+#define STACK .op = "rnn_stack", .declare = stack_declare, .apply = stack_apply
 #define DECODER .op = "attention_decoder", .declare = decoder_declare, .apply = decoder_apply
 #define CONV .op = "conv2d", .declare = conv_declare, .apply = conv_apply, .narrow = true
 #define NORM .op = "batch_norm", .declare = norm_declare, .apply = norm_apply, .narrow = true

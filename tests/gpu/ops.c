@@ -173,6 +173,27 @@ static const op_case cases[] = {
      .size = {5, 6, 16, 32, 0, 16, 4}, .number = {1, 1}},
     {RNN, .name = "glstm, no sequence", .cell = "glstm", .size = {0, 1, 16, 32, 0, 0, 2},
      .number = {1, 1}},
+    {STACK, .name = "two layers, odd", .cell = "lstm", .size = {3, 6, 7, 0, 2, 9, 2},
+     .number = {1, 1}},
+    {STACK, .name = "four layers, dropout, residual", .cell = "lstm",
+     .size = {5, 6, 16, 0, 4, 1, 4}, .number = {0.8, 0.7}},
+    {STACK, .name = "residual from the lowest layer on", .cell = "lstm",
+     .size = {5, 6, 16, 0, 3, 0, 3}, .number = {0.8, 1}},
+    {STACK, .name = "joined context, dropout", .cell = "lstm", .size = {5, 6, 8, 23, 3, 1, 3},
+     .number = {0.8, 0.9}},
+    {STACK, .name = "one length, joined context", .cell = "lstm",
+     .size = {4, 5, 16, 16, 3, 1, 3, 1}, .number = {0.8, 1}},
+    {STACK, .name = "one sequence, one step", .cell = "lstm", .size = {1, 1, 5, 0, 2, 9, 2},
+     .number = {1, 1}},
+    {STACK, .name = "more layers than steps", .cell = "lstm", .size = {9, 2, 8, 0, 6, 2, 6},
+     .number = {0.9, 1}},
+    {STACK, .name = "many sequences", .cell = "lstm", .size = {70, 6, 16, 8, 2, 9, 2},
+     .number = {1, 1}},
+    {STACK, .name = "wide", .cell = "lstm", .size = {4, 3, 130, 0, 2, 9, 2}, .number = {1, 1}},
+    {STACK, .name = "a third layer of another width", .cell = "lstm", .size = {5, 4, 8, 0, 3, 9, 2},
+     .number = {1, 1}},
+    {STACK, .name = "no sequence", .cell = "lstm", .size = {0, 1, 8, 0, 2, 9, 2}, .number = {1, 1}},
+    {STACK, .name = "another cell", .cell = "gru", .size = {5, 6, 8, 0, 2, 9, 2}, .number = {1, 1}},
     {DECODER, .name = "bahdanau, odd", .cell = "lstm",
      .size = {4, 6, 0, 7, 0, 0, 0, 0, RD_ATT_BAHDANAU, 5, 6, 0, 1}, .number = {1, 1}},
     {DECODER, .name = "bahdanau, one sequence, one step", .cell = "lstm",
@@ -298,7 +319,7 @@ static void run(trial *t, const op_case *c, way how, bool gpu)
     const bool grad = how != NO_GRADIENT;
     *t = (trial){.c = c, .how = how, .gpu = gpu};
     if (gpu)
-        h_gpu_backend(1, how >= MIXED_PRODUCTS, &be, &st);
+        h_gpu_backend_rnn(1, how >= MIXED_PRODUCTS, rnn_of(c), &be, &st);
     else
         rd_backend_cpu_new(1, false, &be, &st);
     must(&st);
@@ -451,7 +472,7 @@ int main(void)
     struct CMUnitTest t[N_CASES + 1];
     int status = cmocka_run_group_tests_name("cases", complete, NULL, NULL);
     if (status != 0 || !gpu_here(1, &status)) return status != 0;
-    if (getenv("RD_TEST_CUDNN_RNN")) cmocka_set_test_filter("rnn_layer: *");
+    if (getenv("RD_TEST_CUDNN_RNN")) cmocka_set_test_filter("rnn_*");
     memcpy(copies, cases, sizeof copies);
     rd_status st = {0};
     rd_backend *mixed;

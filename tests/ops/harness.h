@@ -43,19 +43,29 @@ typedef struct harness {
 } harness;
 
 /* ---- on a GPU ---- */
-static rd_gpu *h_gpus[2]; /* float32, mixed: made when first wanted */
+/* By the values of cudnn_rnn: float32, mixed. Made when first wanted. */
+static rd_gpu *h_gpus[RD_RNN_ON + 1][2];
 static inline void h_free_gpus(void)
 {
-    for (int i = 0; i < 2; i++) rd_gpu_free(h_gpus[i]);
+    for (int i = 0; i <= RD_RNN_ON; i++)
+        for (int k = 0; k < 2; k++) rd_gpu_free(h_gpus[i][k]);
+}
+
+static inline void h_gpu_backend_rnn(int threads, bool mixed, rd_rnn_asked rnn, rd_backend **be,
+                                     rd_status *st)
+{
+    static bool begun;
+    if (!begun) (void)atexit(h_free_gpus);
+    begun = true;
+    if (!h_gpus[rnn][mixed])
+        rd_gpu_new(0, &(rd_gpu_options){.mixed = mixed, .rnn = rnn}, &h_gpus[rnn][mixed], st);
+    must(st);
+    rd_backend_gpu_new(h_gpus[rnn][mixed], threads, be, st);
 }
 
 static inline void h_gpu_backend(int threads, bool mixed, rd_backend **be, rd_status *st)
 {
-    if (!h_gpus[0] && !h_gpus[1]) (void)atexit(h_free_gpus);
-    if (!h_gpus[mixed])
-        rd_gpu_new(0, &(rd_gpu_options){.mixed = mixed, .rnn = rnn_asked()}, &h_gpus[mixed], st);
-    must(st);
-    rd_backend_gpu_new(h_gpus[mixed], threads, be, st);
+    h_gpu_backend_rnn(threads, mixed, rnn_asked(), be, st);
 }
 
 static inline void h_use_gpu(harness *h, rd_status *st)

@@ -184,6 +184,12 @@ static rd_code cpu_cast(rd_backend *b, int64_t n, const void *x, rd_element from
 
 /* ---- whole ops by libraries: none ---- */
 
+static bool cpu_lstm_own(rd_backend *b, const char *cell, const rd_lstm_layer *l, bool trains)
+{
+    (void)b, (void)cell, (void)l, (void)trains;
+    return true;
+}
+
 static rd_code cpu_lstm_forward(rd_backend *b, const char *cell, const rd_lstm_layer *l,
                                 const float *x, const float *a, float *y, bool keep, rd_arena *kept,
                                 rd_arena *scratch, rd_lstm_kept *v, rd_status *st)
@@ -220,6 +226,7 @@ static const rd_backend_vt cpu_vt = {.kind = RD_CPU,
                                      .param_product = cpu_param_product,
                                      .cast = cpu_cast,
                                      .conv_layout = rd_cpu_conv_layout,
+                                     .lstm_own = cpu_lstm_own,
                                      .lstm_forward = cpu_lstm_forward,
                                      .lstm_backward = cpu_lstm_backward};
 

@@ -491,6 +491,14 @@ rd_code rd_gpu_product(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_
                        rd_gpu_operand A, rd_gpu_operand B, float beta, rd_gpu_operand C,
                        rd_status *st)
 {
+    return rd_gpu_product_batched(g, ta, tb, m, n, k, A, 0, B, 0, beta, C, 0, 1, st);
+}
+
+rd_code rd_gpu_product_batched(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
+                               rd_gpu_operand A, int64_t stride_a, rd_gpu_operand B,
+                               int64_t stride_b, float beta, rd_gpu_operand C, int64_t stride_c,
+                               int64_t batch, rd_status *st)
+{
     const rd_product p = {.ta = ta,
                           .tb = tb,
                           .m = m,
@@ -507,6 +515,9 @@ rd_code rd_gpu_product(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_
                           .lda = A.ld,
                           .ldb = B.ld,
                           .ldc = C.ld,
-                          .batch = 1};
+                          .batch = batch,
+                          .stride_a = stride_a,
+                          .stride_b = stride_b,
+                          .stride_c = stride_c};
     return rd_gpu_multiply(g, &p, g->options.mixed, st);
 }

@@ -84,6 +84,7 @@ struct rd_gpu_group {
     /* ready: the ops' stream has come so far; end: all sums so far are done */
     cudaEvent_t ready, end;
     cudaEvent_t now; /* records times */
+    bool waited;     /* now was recorded after all sums so far and the last join */
     sums round[2];   /* used in turn */
     int turn;        /* index of the round for the next sums */
     bool failed;     /* the group was never complete, or has failed */
@@ -423,6 +424,7 @@ rd_code rd_gpu_group_sum(rd_gpu_group *q, float *x, int64_t n, rd_gpu_wire wire,
     TRY_CUDA(g, cudaEventRecord(e->end, q->stream));
     TRY_CUDA(g, cudaEventRecord(q->end, q->stream));
     q->round[q->turn].n++;
+    q->waited = false;
 done:
     return st->code;
 }
@@ -436,6 +438,7 @@ rd_code rd_gpu_group_join(rd_gpu_group *q, rd_status *st)
     TRY_CUDA(g, cudaStreamWaitEvent(g->stream, q->end, 0));
     q->turn = !q->turn;
     q->round[q->turn].n = 0;
+    q->waited = false;
 done:
     return st->code;
 }
@@ -445,8 +448,14 @@ rd_code rd_gpu_group_wait(rd_gpu_group *q, double timeout_s, rd_status *st)
     rd_gpu *g = q->g;
     patience p = patience_of(timeout_s);
     RD_TRY(rd_gpu_alive(g, st));
+    RD_TRY(rd_gpu_flush(g, st));
+    /* If the ops' stream has joined the sums, this event comes after all of them, and after marks on
+     * that stream: reading those then waits no more. */
+    TRY_CUDA(g, cudaEventRecord(q->now, g->stream));
+    q->waited = true;
     for (;;) {
-        const cudaError_t e = cudaEventQuery(q->end);
+        cudaError_t e = cudaEventQuery(q->now);
+        if (e == cudaSuccess) e = cudaEventQuery(q->end);
         if (e != cudaErrorNotReady) return rd_cuda_result(g, e, "cudaEventQuery", RD_HERE, st);
         (void)cudaGetLastError(); /* "not ready" is no error of the next kernel */
         if (q->comm) RD_TRY(async_error(q, st));
@@ -467,7 +476,7 @@ rd_code rd_gpu_group_times(rd_gpu_group *q, rd_gpu_sum_time *out, int most, int 
     const sums *r = &q->round[!q->turn];
     *n = 0;
     RD_TRY(rd_gpu_alive(g, st));
-    TRY_CUDA(g, cudaEventRecord(q->now, q->stream));
+    if (!q->waited) TRY_CUDA(g, cudaEventRecord(q->now, q->stream));
     TRY_CUDA(g, cudaEventSynchronize(q->now));
     for (int i = 0; i < r->n && i < most; i++) {
         float begin_ms = 0.0f, end_ms = 0.0f;

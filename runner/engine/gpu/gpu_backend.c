@@ -157,6 +157,11 @@ static rd_code gpu_conv_layout(rd_backend *b, const void **layout, rd_status *st
     return st->code;
 }
 
+static bool gpu_lstm_own(rd_backend *b, const char *cell, const rd_lstm_layer *l, bool trains)
+{
+    return rd_gpu_lstm_own(b->gpu, cell, l, trains);
+}
+
 static rd_code gpu_lstm_forward(rd_backend *b, const char *cell, const rd_lstm_layer *l,
                                 const float *x, const float *a, float *y, bool keep, rd_arena *kept,
                                 rd_arena *scratch, rd_lstm_kept *v, rd_status *st)
@@ -189,6 +194,7 @@ static const rd_backend_vt gpu_vt = {.kind = RD_GPU,
                                      .param_product = gpu_param_product,
                                      .cast = gpu_cast,
                                      .conv_layout = gpu_conv_layout,
+                                     .lstm_own = gpu_lstm_own,
                                      .lstm_forward = gpu_lstm_forward,
                                      .lstm_backward = gpu_lstm_backward};
 

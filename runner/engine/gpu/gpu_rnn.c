@@ -463,6 +463,13 @@ static rd_rnn_choice gpu_rnn_choose(rd_gpu *g, const char *cell, const rd_lstm_l
     return rd_rnn_choose(&k);
 }
 
+bool rd_gpu_lstm_own(rd_gpu *g, const char *cell, const rd_lstm_layer *l, bool trains)
+{
+    const rd_rnn_choice c = gpu_rnn_choose(g, cell, l, trains);
+    const refusal key = refusal_of(l, &c);
+    return c.algo == RD_RNN_OWN || was_refused(*rd_gpu_rnn_of(g), &key);
+}
+
 /* Computes the layer by cuDNN if `v->choice` says so and cuDNN does not refuse. Else v->choice
  * becomes RD_RNN_OWN. */
 static rd_code gpu_rnn_forward(rd_gpu *g, const rd_lstm_layer *l, const float *x, const float *a,

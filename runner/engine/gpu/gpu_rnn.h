@@ -7,7 +7,8 @@
 
 RD_C_BEGIN
 
-/* Do the work of rd_lstm_forward and rd_lstm_backward. */
+/* Do the work of rd_lstm_own, rd_lstm_forward and rd_lstm_backward. */
+bool rd_gpu_lstm_own(rd_gpu *g, const char *cell, const rd_lstm_layer *l, bool trains);
 rd_code rd_gpu_lstm_forward(rd_gpu *g, const char *cell, const rd_lstm_layer *l, const float *x,
                             const float *a, float *y, bool keep, rd_arena *kept, rd_arena *scratch,
                             rd_lstm_kept *v, rd_status *st);

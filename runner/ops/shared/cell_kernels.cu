@@ -2,12 +2,8 @@
  * and gru.c. A step has few elements, so it waits for memory and cannot use the whole bandwidth.
  * One thread per unit and row keeps the most loads in flight. */
 #include "cell_kernels.h"
+#include "lstm_device.h"
 #include "../../engine/gpu/rows_grid.h"
-
-static __device__ inline float sigmoid(float x)
-{
-    return 1.0f / (1.0f + expf(-x));
-}
 
 typedef struct lstm {
     int64_t n, H;
@@ -29,17 +25,17 @@ static __global__ void lstm_gates(lstm a)
         for (RD_EACH_COLUMN(q, a.H)) {
             const int64_t at = row * a.H + q;
             float *z = a.z + first_gate(a, row, q);
-            const float i = sigmoid(z[0] + a.bias[0][q]), j = tanhf(z[a.width] + a.bias[1][q]),
-                        f = sigmoid(z[2 * a.width] + a.bias[2][q] + 1.0f),
-                        o = sigmoid(z[3 * a.width] + a.bias[3][q]);
-            const float c = a.c_prev ? a.c_prev[at] * f + i * j : i * j, tc = tanhf(c);
-            z[0] = i;
-            z[a.width] = j;
-            z[2 * a.width] = f;
-            z[3 * a.width] = o;
-            a.c[at] = c;
-            a.tc[at] = tc;
-            a.m[at] = o * tc;
+            const rd_lstm_unit u = rd_lstm_unit_of(z[0] + a.bias[0][q], z[a.width] + a.bias[1][q],
+                                                   z[2 * a.width] + a.bias[2][q],
+                                                   z[3 * a.width] + a.bias[3][q],
+                                                   a.c_prev ? a.c_prev[at] : 0.0f);
+            z[0] = u.i;
+            z[a.width] = u.j;
+            z[2 * a.width] = u.f;
+            z[3 * a.width] = u.o;
+            a.c[at] = u.c;
+            a.tc[at] = u.tc;
+            a.m[at] = u.m;
         }
 }
 
@@ -68,14 +64,16 @@ static __global__ void lstm_gates_back(lstm a)
             const int64_t at = row * a.H + q, gate = first_gate(a, row, q);
             const float *z = a.z + gate;
             float *dz = a.dz + gate;
-            const float i = z[0], j = z[a.width], f = z[2 * a.width], o = z[3 * a.width],
-                        tc = a.tc[at], dm = a.dm[at];
-            const float dtc = dm * o * (1.0f - tc * tc) + a.dc[at];
-            dz[0] = dtc * j * i * (1.0f - i);
-            dz[a.width] = dtc * i * (1.0f - j * j);
-            dz[2 * a.width] = a.c_prev ? dtc * f * (1.0f - f) * a.c_prev[at] : 0.0f;
-            dz[3 * a.width] = dm * tc * o * (1.0f - o);
-            a.dc[at] = dtc * f;
+            rd_lstm_unit u = {};
+            u.i = z[0], u.j = z[a.width], u.f = z[2 * a.width], u.o = z[3 * a.width];
+            u.tc = a.tc[at];
+            const rd_lstm_unit_grad d = rd_lstm_unit_back(u, a.c_prev ? a.c_prev[at] : 0.0f,
+                                                          a.dm[at], a.dc[at]);
+            dz[0] = d.i;
+            dz[a.width] = d.j;
+            dz[2 * a.width] = d.f;
+            dz[3 * a.width] = d.o;
+            a.dc[at] = d.c_prev;
         }
 }
 
@@ -104,7 +102,7 @@ static __global__ void gru_gates(int64_t n, int64_t H, const float *__restrict__
     for (RD_EACH_ROW(i, n))
         for (RD_EACH_COLUMN(q, H)) {
             float *row = z + i * 3 * H;
-            const float r = sigmoid(row[q] + bias[q]), u = sigmoid(row[H + q] + bias[H + q]);
+            const float r = rd_sigmoid(row[q] + bias[q]), u = rd_sigmoid(row[H + q] + bias[H + q]);
             row[q] = r;
             row[H + q] = u;
             rh[i * H + q] = h_prev ? r * h_prev[i * H + q] : 0.0f;

@@ -192,8 +192,16 @@ rd_code rd_gpu_product(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_
                        rd_gpu_operand A, rd_gpu_operand B, float beta, rd_gpu_operand C,
                        rd_status *st)
 {
-    return queue(g, {m,    n,    k,    A.ld, B.ld, C.ld, 1,  0,      0,      0,
-                     A.at, B.at, C.at, 1.0f, beta, ta,   tb, A.type, B.type, C.type},
+    return rd_gpu_product_batched(g, ta, tb, m, n, k, A, 0, B, 0, beta, C, 0, 1, st);
+}
+
+rd_code rd_gpu_product_batched(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
+                               rd_gpu_operand A, int64_t stride_a, rd_gpu_operand B,
+                               int64_t stride_b, float beta, rd_gpu_operand C, int64_t stride_c,
+                               int64_t batch, rd_status *st)
+{
+    return queue(g, {m,    n,    k,    A.ld, B.ld, C.ld, batch, stride_a, stride_b, stride_c,
+                     A.at, B.at, C.at, 1.0f, beta, ta,   tb,    A.type,   B.type,   C.type},
                  st);
 }
 

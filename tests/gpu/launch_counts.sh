@@ -1,0 +1,25 @@
+#!/bin/bash
+# launch_counts.sh -- the launches of a training step, and how often the host waits for the device, are at most those of floors.md. Counted by
+# tests/gpu/launches on the fake runtime (CUDA=fake); other builds skip it.
+# timeout: 100
+. "$(dirname "$0")/../support/toy.sh"
+build=$PWD/${BUILD:-build/fake} tree=$PWD
+[ -e "$build/tests/support/fake/fake_runtime.cc.o" ] || { printf 'skip: %s is no build with CUDA=fake\n0 passed, 0 failed, 1 skipped\n' "$build"; exit 0; }
+work=$(mktemp -d "${TMPDIR:-/tmp}/gpu_launches.XXXXXX") || exit 2
+trap 'rm -rf "$work"' EXIT
+at_most() { # LAUNCHES WAITS TYPE CASE: the columns `all` and `waits`
+    DTYPE=$3 "$tree/tests/gpu/launches" "$4" |
+        awk -v all="$1" -v waits="$2" '{ print } NR == 2 { ok = $7 > 0 && $7 <= all && $10 > 0 && $10 <= waits } END { exit !ok }'
+}
+cd "$tree" || exit 2
+expect "gnmt_8x1024, mixed" 0 "" at_most 2422 2 mixed gnmt_8x1024
+expect "gnmt_8x1024, float32" 0 "" at_most 1812 2 float32 gnmt_8x1024
+expect "a limit below the count is an error" 1 "" at_most 100 2 mixed gnmt_8x1024
+# Rank 0 of two counts. The third wait is that for the sums of NCCL.
+cat > "$work/two" << END
+#!/bin/sh
+RD_EMULATED_GPUS=2 exec $MPIRUN -np 2 sh -c '[ "\$OMPI_COMM_WORLD_RANK" = 0 ] || unset RD_EMULATED_COUNT; exec "\$@"' sh "$PROG" "\$@"
+END
+chmod +x "$work/two"
+PROG=$work/two expect "two ranks, NCCL" 0 "" at_most 2422 3 mixed gnmt_8x1024
+summary
