@@ -122,7 +122,7 @@ static void test_frozen(void **state)
     must_do(rd_params_add(p, "w", 2, (int64_t[]){7, 3}, init, 0, &w, &st), &st);
     rd_params_freeze(p, table);
     must_do(rd_params_seal(p, 1, NAN, &st), &st);
-    must_do(rd_params_slots(p, 2, &st), &st);
+    must_do(rd_params_slots(p, 2, rd_params_trained_span(p), &st), &st);
     assert_int_equal(table->flags, RD_PARAM_FROZEN);
     assert_true(rd_param_trains(w) && !rd_param_trains(table) && !rd_param_trains(mean));
     assert_int_equal(rd_params_count(p), 21);
