@@ -29,7 +29,8 @@ fi
 # Half the width of novels_bpe, which pays in five minutes. The rate stays, since the next start continues.
 set -- --config_file=$CONFIG --logdir="$LOGDIR" "$@" --set subword_size=2000 --set n_embd=128 --set n_heads=4 \
     --set n_kv_heads=2 --set ff_dim=352 --set max_len=128 --set batch_tokens=2048 --set dropout_residual=0.0 \
-    --set lr_policy=decay --set use_decay=false --set learning_rate=0.002 --set max_new_tokens=80
+    --set lr_policy=decay --set use_decay=false --set learning_rate=0.002 --set min_learning_rate=null \
+    --set max_new_tokens=80
 
 train "$@"
 if [ -n "$DATA" ]; then

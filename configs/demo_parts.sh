@@ -10,7 +10,7 @@ ranks="mpirun -q -np $NP --oversubscribe --bind-to none" # -q: no words about ex
 [ "$(id -u)" -ne 0 ] || ranks="$ranks --allow-run-as-root"
 export OMPI_MCA_odls_base_sigkill_timeout=4 # Ctrl-C leaves time to save; mpirun waits as long after code 75
 export OMPI_MCA_btl_vader_single_copy_mechanism=none # containers often forbid it; Open MPI then warns
-seconds=$(awk -v m="$MINUTES" 'BEGIN { if (m !~ /^[0-9]+([.][0-9]+)?$/ || m * 60 < 1) exit 1; print m * 60 }') || {
+hours=$(awk -v m="$MINUTES" 'BEGIN { if (m !~ /^[0-9]+([.][0-9]+)?$/ || m * 60 < 1) exit 1; printf "%.7f", m / 60 }') || {
     echo "$NAME: MINUTES must be a number of minutes, not '$MINUTES'" >&2
     exit 2
 }
@@ -36,11 +36,11 @@ END
 # train FLAG...: trains for some minutes
 train() {
     say "2. Training with $NP ranks for $MINUTES minutes (Ctrl-C stops and saves; the same command continues)"
-    # USR2 asks mpirun's ranks to save and stop, which ends with 75. mpirun must not read what is typed.
+    # After max_hours the ranks save and stop, which ends with 75. mpirun must not read what is typed.
     status=0
     # shellcheck disable=SC2086 # a list of words
-    run timeout --foreground --preserve-status --signal=USR2 "$seconds" $ranks "$PROG" "$@" --max_steps=1000000 \
-        --summary_frequency=50 --set threads=1 --set histogram_frequency=0 < /dev/null || status=$?
+    run $ranks "$PROG" "$@" --max_steps=1000000 --set max_hours="$hours" --summary_frequency=50 --set threads=1 \
+        --set histogram_frequency=0 < /dev/null || status=$?
     [ $status -eq 75 ] || [ $status -eq 0 ] || exit $status
 }
 

@@ -14,6 +14,7 @@
 #include "rd/file.h"
 #include "rd/log.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -88,6 +89,12 @@ void signals_start(void)
 void signals_limit(int64_t at_ns)
 {
     limit_ns = at_ns;
+}
+
+double signals_left_s(void)
+{
+    const int64_t left = limit_ns - rd_now_ns();
+    return limit_ns == 0 ? INFINITY : left > 0 ? (double)left * 1e-9 : 0.0;
 }
 
 int signals_stop(void)

@@ -11,6 +11,8 @@ void signals_start(void);
 
 /* Sets the time of rd_now_ns() from which on signals_stop returns SIGNALS_LATE; 0: never. */
 void signals_limit(int64_t at_ns);
+/* Returns the number of seconds until that time, at least 0; INFINITY: there is none. */
+double signals_left_s(void);
 
 /* Returns the number of the signal that asked to stop, SIGNALS_LATE, or 0. */
 enum { SIGNALS_LATE = -1 };

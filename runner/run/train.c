@@ -485,17 +485,20 @@ static void report_updates(const trainer *t)
     enum { SAMPLES = 1 << 18 }; /* they are sorted in a fraction of a second */
     const rd_run *r = t->run;
     rd_order_tokens k;
-    char mean[32], least[32], most[32], padded[32];
+    char mean[32], least[32], most[32], padded[32], more[120] = "";
     rd_order_count_tokens(t->stepper.order, SAMPLES, &k);
     if (k.batches == 0) return;
+    if (!r->model->continues) /* windows of a text have no padding */
+        (void)snprintf(more, sizeof more,
+                       "; padded to the longest sentence of each update they would be %s (%.1f %% "
+                       "more)",
+                       rd_commas(round((double)k.padded / (double)k.batches), padded),
+                       100.0 * (double)(k.padded - k.tokens) / (double)k.tokens);
     rd_info(r->log,
-            "target tokens of an update: mean %s, min %s, max %s, in %" PRId64
-            " update%s; padded to the longest sentence of each update they would be %s (%.1f %% "
-            "more)",
+            "target tokens of an update: mean %s, min %s, max %s, in %" PRId64 " update%s%s",
             rd_commas(round((double)k.tokens / (double)k.batches), mean),
             rd_commas((double)k.least, least), rd_commas((double)k.most, most), k.batches,
-            RD_S(k.batches), rd_commas(round((double)k.padded / (double)k.batches), padded),
-            100.0 * (double)(k.padded - k.tokens) / (double)k.tokens);
+            RD_S(k.batches), more);
 }
 
 static rd_code open_run(trainer *t, rd_status *st)

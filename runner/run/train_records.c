@@ -3,6 +3,7 @@
 #include "console.h"
 #include "device.h"
 #include "recorder.h"
+#include "signals.h"
 #include "train_impl.h"
 #include "rd/clock.h"
 
@@ -108,6 +109,7 @@ static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_s
                        .step_bytes = r->gpu ? device_peak_bytes(r)
                                             : (double)rd_arena_peak(rd_tape_arena(r->tape))};
     s->eta_s = s->step_s * (double)(t->last_step - r->progress.step);
+    if (signals_left_s() < s->eta_s) s->eta_s = signals_left_s();
     if (run_is_image(r)) {
         fill_classes(r, sum, w, s);
     } else {

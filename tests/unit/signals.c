@@ -1,7 +1,9 @@
 /* signals.c -- tests what a signal means to a run: USR1 asks for a save, TERM and others for a
  * stop. The same request within a fifth of a second counts once; a later one ends the process. */
 #include "../../runner/run/signals.h"
+#include "rd/clock.h"
 #include "test.h"
+#include <math.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -43,6 +45,21 @@ static void test_save(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+/* The seconds that max_hours leaves. */
+static void test_left(void **state)
+{
+    (void)state;
+    assert_true(isinf(signals_left_s()));
+    signals_limit(rd_now_ns() + INT64_C(100000000000));
+    assert_true(signals_left_s() > 10.0 && signals_left_s() <= 100.0);
+    assert_int_equal(signals_stop(), 0);
+    signals_limit(rd_now_ns() - 1);
+    assert_true(signals_left_s() == 0.0);
+    assert_int_equal(signals_stop(), SIGNALS_LATE);
+    signals_limit(0);
+    assert_true(isinf(signals_left_s()));
+}
+
 static struct stop_row {
     const char *name;
     int sig;
@@ -78,4 +95,4 @@ static void check_stop(void **state)
     assert_int_equal(WEXITSTATUS(status), 128 + r->sig);
 }
 
-RD_TESTS("signals", TEST(test_save), TEST_ROWS(check_stop, stop_rows))
+RD_TESTS("signals", TEST(test_save), TEST(test_left), TEST_ROWS(check_stop, stop_rows))

@@ -268,11 +268,11 @@ static bool count_piece(void *ctx, const char *piece, size_t n)
 
 /* Counts the pieces of all lines, each with its LF. */
 static rd_code count_lines(const rd_subword_lines *lines, const rd_splitter *split,
-                           rd_counts *counts, int64_t *n_lines, rd_status *st)
+                           rd_counts *counts, rd_status *st)
 {
     rd_splitter_work *work = rd_splitter_work_new();
     rd_strbuf b = {0};
-    for (*n_lines = 0;; ++*n_lines) {
+    for (;;) {
         const char *line;
         size_t n;
         RD_TRY(lines->next(lines->ctx, &line, &n, st));
@@ -327,8 +327,8 @@ static rd_code byte_bpe_train(const rd_subword_lines *lines, const rd_subword_tr
     rd_counts counts = {0};
     rd_learner *l = NULL;
     rd_merge_word room = {0};
-    int64_t n_lines = 0;
     int32_t symbol[256];
+    char size[32], pieces[32];
     RD_TRY(rd_splitter_new(&m.split, st));
     RD_TRY(rd_splitter_add(m.split, rd_splitter_gpt2, strlen(rd_splitter_gpt2), "GPT-2's pattern",
                            st));
@@ -338,7 +338,7 @@ static rd_code byte_bpe_train(const rd_subword_lines *lines, const rd_subword_tr
                        "a vocabulary of %" PRId64 " subwords is not possible: byte_bpe has 256 "
                        "bytes, %" PRId32 " special token%s, and at most %d in all",
                        t->size, m.specials.n, RD_S(m.specials.n), BYTE_BPE_MOST_IDS));
-    RD_TRY(count_lines(lines, m.split, &counts, &n_lines, st));
+    RD_TRY(count_lines(lines, m.split, &counts, st));
     RD_TRY(rd_learner_new(&l, st));
     for (int32_t i = 0; i < 256; i++) {
         const char byte = (char)byte_bpe_byte(i);
@@ -361,10 +361,8 @@ static rd_code byte_bpe_train(const rd_subword_lines *lines, const rd_subword_tr
     RD_TRY(byte_bpe_finish(&m, "the trained tokenizer", st));
     byte_bpe_write_json(&m, model);
     if (t->log)
-        rd_info(t->log,
-                "byte_bpe: %" PRId32 " subwords from %" PRId64 " line%s, %" PRId32
-                " different pieces",
-                m.n_ids, n_lines, RD_S(n_lines), counts.words.n);
+        rd_info(t->log, "byte_bpe: %s subwords of %s different pieces", rd_commas(m.n_ids, size),
+                rd_commas(counts.words.n, pieces));
 done:
     byte_bpe_release(&m);
     rd_counts_release(&counts);

@@ -358,10 +358,7 @@ static rd_code char_train(const rd_subword_lines *lines, const rd_subword_traini
         RD_TRY(rd_fail(st, RD_EDATA, "the text has no character that occurs %" PRId64 " time%s",
                        least, RD_S(least)));
     put_codes(code, n, true, model);
-    if (t->log)
-        rd_info(t->log,
-                "characters: %" PRId64 " of %" PRId64 " different ones in %" PRId64 " line%s", n,
-                found, n_lines, RD_S(n_lines));
+    if (t->log) rd_info(t->log, "characters: %" PRId64 " of %" PRId64 " different ones", n, found);
 done:
     free(count);
     free(c);
