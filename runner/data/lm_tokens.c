@@ -132,7 +132,7 @@ rd_code rd_token_list_get(const rd_token_list *l, int64_t first, int64_t n, int6
                           rd_status *st)
 {
     const size_t each = token_bytes(l->wide);
-    const char *from = (const char *)l->mem + (size_t)first * each;
+    const char *from = l->mem;
     if (first < 0 || n < 0 || first > l->n - n)
         return rd_fail(st, RD_EBUG, "tokens %" PRId64 " + %" PRId64 " of %" PRId64, first, n, l->n);
     if (!l->mem) {
@@ -146,6 +146,8 @@ rd_code rd_token_list_get(const rd_token_list *l, int64_t first, int64_t n, int6
                            "'%s' ends before token %" PRId64 ": it was cut while it was read",
                            l->name, first + n);
         from = at;
+    } else {
+        from += (size_t)first * each;
     }
     for (int64_t i = 0; i < n; i++) {
         uint32_t wide = 0;
