@@ -302,7 +302,7 @@ static rd_code pkl_meaning(const pkl_reader *r, int32_t top, int32_t **code, int
 {
     const pkl_pair *p = r->pairs.at;
     int64_t size = 0, itos = 0, stoi = 0, n[2] = {0, 0};
-    int32_t *id = NULL; /* [CODES_MOST] id of each code point */
+    bool *seen = NULL; /* [CODES_MOST] by code point */
     RD_TRY(pkl_find(r, top, "vocab_size", PKL_INT, &size, st));
     RD_TRY(pkl_find(r, top, "itos", PKL_DICT, &itos, st));
     RD_TRY(pkl_find(r, top, "stoi", PKL_DICT, &stoi, st));
@@ -310,10 +310,9 @@ static rd_code pkl_meaning(const pkl_reader *r, int32_t top, int32_t **code, int
         return rd_fail(st, RD_EDATA, "'%s': 'vocab_size' is %" PRId64 ", not 1 to %d", r->name,
                        size, CODES_MOST);
     *code = malloc((size_t)size * sizeof **code);
-    id = malloc(CODES_MOST * sizeof *id);
-    if (!*code || !id) RD_TRY(rd_fail(st, RD_EENV, "out of memory for '%s'", r->name));
+    seen = calloc(CODES_MOST, sizeof *seen);
+    if (!*code || !seen) RD_TRY(rd_fail(st, RD_EENV, "out of memory for '%s'", r->name));
     memset(*code, 0xFF, (size_t)size * sizeof **code);
-    memset(id, 0xFF, CODES_MOST * sizeof *id);
     for (size_t i = 0; i < r->pairs.n; i++) {
         if (p[i].dict != itos) continue;
         const int64_t k = p[i].key.value;
@@ -334,9 +333,9 @@ static rd_code pkl_meaning(const pkl_reader *r, int32_t top, int32_t **code, int
         if (p[i].dict != stoi) continue;
         const int32_t c = pkl_character(r, &p[i].key);
         const int64_t k = p[i].value.kind == PKL_INT ? p[i].value.value : -1;
-        if (c < 0 || k < 0 || k >= size || (*code)[k] != c || id[c] >= 0)
+        if (c < 0 || k < 0 || k >= size || (*code)[k] != c || seen[c])
             RD_TRY(rd_fail(st, RD_EDATA, "'%s': 'stoi' is not the reverse of 'itos'", r->name));
-        id[c] = (int32_t)k;
+        seen[c] = true;
         n[1]++;
     }
     if (n[0] != size || n[1] != size)
@@ -346,7 +345,7 @@ static rd_code pkl_meaning(const pkl_reader *r, int32_t top, int32_t **code, int
                        r->name, size, n[0], n[1]));
     *n_codes = (int32_t)size;
 done:
-    free(id);
+    free(seen);
     return st->code;
 }
 
