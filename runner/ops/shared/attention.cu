@@ -130,8 +130,10 @@ static __device__ inline void over_positions(int64_t width, int64_t S, float *pa
     }
 }
 
+/* With one block a multiprocessor the limit is 128 registers a thread. This kernel and attend_back
+ * need up to 108. Without the number ptxas aims at 64 or at 40, and spills on sm_100. */
 template <int V>
-static __global__ void __launch_bounds__(MAX_THREADS)
+static __global__ void __launch_bounds__(MAX_THREADS, 1)
     attend(rows r, int64_t t, const float *q, float *qp, const float *b, float *al, float *ctx,
            float *feed, int64_t ld_feed, int64_t n_feed)
 {
@@ -213,7 +215,7 @@ typedef struct step_back {
 } step_back;
 
 template <int V>
-static __global__ void __launch_bounds__(MAX_THREADS) attend_back(rows r, int64_t t, step_back b)
+static __global__ void __launch_bounds__(MAX_THREADS, 1) attend_back(rows r, int64_t t, step_back b)
 {
     __shared__ __align__(16) float part[MAX_THREADS * V];
     const int64_t i = blockIdx.x, S = r.len[i], A = r.A, M = r.M, slot = b.slot0[i] + t;
