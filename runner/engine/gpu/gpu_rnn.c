@@ -42,6 +42,7 @@ typedef struct refusal {
 } refusal;
 
 struct rd_gpu_rnn {
+    const rd_dnn_rnn *dnn; /* what made the descriptors; NULL: there are none */
     layer *first;
     cudnnRNNDataDescriptor_t x, y;
     cudnnTensorDescriptor_t state;
@@ -97,12 +98,11 @@ static void layers_free(const rd_dnn_rnn *dnn, struct rd_gpu_rnn *s)
 void rd_gpu_rnn_free(rd_gpu *g)
 {
     struct rd_gpu_rnn **s = rd_gpu_rnn_of(g);
-    const rd_dnn_rnn *dnn;
-    rd_status st = {.code = RD_OK};
     if (!*s) return;
-    if ((*s)->x && rd_gpu_dnn_rnn(g, &dnn, &st) == RD_OK) {
+    const rd_dnn_rnn *dnn = (*s)->dnn;
+    if (dnn) {
         layers_free(dnn, *s);
-        (void)dnn->cudnnDestroyRNNDataDescriptor((*s)->x);
+        if ((*s)->x) (void)dnn->cudnnDestroyRNNDataDescriptor((*s)->x);
         if ((*s)->y) (void)dnn->cudnnDestroyRNNDataDescriptor((*s)->y);
         if ((*s)->state) (void)dnn->cudnnDestroyTensorDescriptor((*s)->state);
     }
@@ -345,6 +345,7 @@ static rd_code gpu_rnn_begin(rd_gpu *g, const rd_lstm_layer *l, const rd_rnn_cho
     *no = false;
     if (!s) return st->code;
     RD_TRY(rd_gpu_dnn_rnn(g, &dnn, st));
+    s->dnn = dnn;
     if (!s->x) TRY_DNN(cudnnCreateRNNDataDescriptor(&s->x));
     if (!s->y) TRY_DNN(cudnnCreateRNNDataDescriptor(&s->y));
     if (!s->state) TRY_DNN(cudnnCreateTensorDescriptor(&s->state));
