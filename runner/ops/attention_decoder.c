@@ -3,72 +3,43 @@
  *
  * Backward goes through the same steps in reverse. Each weight gradient is one product over all
  * steps after the loop. Other sums over time, above all the gradient of the memory, also wait for
- * the end of the loop (rd_attention_finish). There is one source for both devices. On a GPU the
- * work between two products of a step is one kernel. */
-#include "rd/attention.h"
+ * the end of the loop (rd_attention_finish). There is one source for both devices. A GPU computes
+ * plain LSTM layers as attention_decoder.cu does. */
+#include "attention_decoder.h"
 #include "shared/layer_rows.h"
 #include <inttypes.h>
-
-enum { IN_EMB, IN_MEMORY, IN_KEYS, IN_QUERY, IN_V, IN_G, IN_B, IN_W, IN_BIAS, IN_CELLS };
-
-/* What a layer keeps, all N rows. */
-typedef struct layer_rows {
-    float *x, *xd; /* input before and after its dropout; the same array without dropout */
-    uint8_t *mask_in, *mask_out;
-    rd_cell_rows r; /* r.h is x of the next layer if nothing comes between */
-} layer_rows;
-
-typedef struct attention_decoder_saved {
-    float *cat; /* [N, E + M] the inputs [emb_t; ctx_{t-1}]; x of the first layer without W_in */
-    float *qp;  /* [N, A], see rd_attention_step */
-    float *al;  /* attention weights, sequence by sequence, src_len of them for each step */
-    /* See rd_attention and rd_attention_back; stored where these read them. */
-    const int64_t *first, *len, *place, *slot0;
-    int64_t n_weights, max_len;
-    layer_rows l[RD_MAX_LAYERS];
-} attention_decoder_saved;
-
-/* The state that both directions set up alike. */
-typedef struct ctx {
-    const rd_attn_decoder *d;
-    rd_cell cell[RD_MAX_LAYERS];
-    rd_attention at;
-    int64_t N, n0, E, M, R, A;
-} ctx;
 
 static rd_code attention_decoder_infer(rd_call *c, rd_status *st)
 {
     const rd_attn_decoder *d = c->attr;
     const int64_t N = d->packing.off[d->packing.n_steps],
-                  wide = c->in[IN_EMB]->cols + c->in[IN_MEMORY]->cols;
+                  wide = c->in[RD_LOOP_EMB]->cols + c->in[RD_LOOP_MEMORY]->cols;
     if (d->n_layers < 1 || d->n_layers > RD_MAX_LAYERS)
         return rd_fail(st, RD_EBUG, "attention_decoder: %d layers; 1 to %d are allowed",
                        d->n_layers, RD_MAX_LAYERS);
     const rd_layer *top = &d->layer[d->n_layers - 1];
-    if (c->in[IN_EMB]->rows != N ||
-        d->layer[0].shape.in != (c->in[IN_W] ? c->in[IN_W]->cols : wide) ||
-        (c->in[IN_W] && c->in[IN_W]->rows != wide))
+    if (c->in[RD_LOOP_EMB]->rows != N ||
+        d->layer[0].shape.in != (c->in[RD_LOOP_W] ? c->in[RD_LOOP_W]->cols : wide) ||
+        (c->in[RD_LOOP_W] && c->in[RD_LOOP_W]->rows != wide))
         return rd_fail(st, RD_EBUG,
                        "attention_decoder: %" PRId64 " rows of width %" PRId64 " do not fit",
-                       c->in[IN_EMB]->rows, wide);
+                       c->in[RD_LOOP_EMB]->rows, wide);
     /* luong has no query kernel: the query itself is multiplied with the keys. */
-    const rd_var *query = c->in[IN_QUERY];
-    const int64_t depth = c->in[IN_KEYS]->cols;
+    const rd_var *query = c->in[RD_LOOP_QUERY];
+    const int64_t depth = c->in[RD_LOOP_KEYS]->cols;
     if ((query ? query->rows : depth) != top->shape.R || (query && query->cols != depth) ||
-        c->in[IN_KEYS]->rows != c->in[IN_MEMORY]->rows)
+        c->in[RD_LOOP_KEYS]->rows != c->in[RD_LOOP_MEMORY]->rows)
         return rd_fail(st, RD_EBUG,
                        "attention_decoder: a query of width %" PRId64
                        " does not fit keys of %" PRId64,
                        top->shape.R, depth);
     c->out[0]->rows = c->out[1]->rows = N;
     c->out[0]->cols = top->shape.R;
-    c->out[1]->cols = c->in[IN_MEMORY]->cols;
+    c->out[1]->cols = c->in[RD_LOOP_MEMORY]->cols;
     return RD_OK;
 }
 
-/* Computes for each sequence its memory rows and the positions of its weights and steps, and lends
- * them to kernels. */
-static rd_code attention_decoder_lend(rd_call *c, attention_decoder_saved *v, rd_status *st)
+rd_code rd_attn_loop_lend(rd_call *c, rd_attn_loop_saved *v, rd_status *st)
 {
     const rd_attn_decoder *d = c->attr;
     const rd_packing *p = &d->packing;
@@ -96,18 +67,17 @@ done:
     return st->code;
 }
 
-static rd_code attention_decoder_setup(rd_call *c, ctx *x, const attention_decoder_saved *v,
-                                       rd_status *st)
+rd_code rd_attn_loop_setup(rd_call *c, rd_attn_loop *x, const rd_attn_loop_saved *v, rd_status *st)
 {
     const rd_attn_decoder *d = c->attr;
-    int w = IN_CELLS;
+    int w = RD_LOOP_CELLS;
     x->d = d;
     x->N = c->out[0]->rows;
     x->n0 = d->packing.n_steps ? d->packing.off[1] : 0;
-    x->E = c->in[IN_EMB]->cols;
-    x->M = c->in[IN_MEMORY]->cols;
+    x->E = c->in[RD_LOOP_EMB]->cols;
+    x->M = c->in[RD_LOOP_MEMORY]->cols;
     x->R = c->out[0]->cols;
-    x->A = c->in[IN_KEYS]->cols;
+    x->A = c->in[RD_LOOP_KEYS]->cols;
     for (int l = 0; l < d->n_layers; l++) {
         RD_TRY(rd_cell_init(&x->cell[l], d->layer[l].cell, &d->layer[l].shape, c->be, c->params,
                             c->device_scratch, c->in + w, d->n_w[l], st));
@@ -117,13 +87,13 @@ static rd_code attention_decoder_setup(rd_call *c, ctx *x, const attention_decod
                            .A = x->A,
                            .R = x->R,
                            .M = x->M,
-                           .query_kernel = c->in[IN_QUERY],
-                           .v = c->in[IN_V],
-                           .g = c->in[IN_G],
-                           .b = c->in[IN_B],
-                           .memory = c->in[IN_MEMORY]->v,
-                           .keys = c->in[IN_KEYS]->v,
-                           .S = c->in[IN_KEYS]->rows,
+                           .query_kernel = c->in[RD_LOOP_QUERY],
+                           .v = c->in[RD_LOOP_V],
+                           .g = c->in[RD_LOOP_G],
+                           .b = c->in[RD_LOOP_B],
+                           .memory = c->in[RD_LOOP_MEMORY]->v,
+                           .keys = c->in[RD_LOOP_KEYS]->v,
+                           .S = c->in[RD_LOOP_KEYS]->rows,
                            .first = v->first,
                            .len = v->len,
                            .place = v->place,
@@ -137,7 +107,7 @@ done:
 }
 
 /* Allocates what forward keeps. */
-static rd_code attention_decoder_allocate(rd_call *c, const ctx *x, attention_decoder_saved *v,
+static rd_code attention_decoder_allocate(rd_call *c, const rd_attn_loop *x, rd_attn_loop_saved *v,
                                           rd_status *st)
 {
     const int64_t N = x->N;
@@ -147,8 +117,8 @@ static rd_code attention_decoder_allocate(rd_call *c, const ctx *x, attention_de
     RD_TRY(rd_arena_get(a, (size_t)v->n_weights * sizeof(float), &v->al, st));
     for (int l = 0; l < x->d->n_layers; l++) {
         const rd_layer *L = &x->d->layer[l];
-        layer_rows *y = &v->l[l];
-        if (l > 0 || c->in[IN_W])
+        rd_attn_loop_rows *y = &v->l[l];
+        if (l > 0 || c->in[RD_LOOP_W])
             RD_TRY(rd_rows_get(a, N, L->shape.in, &y->x, st));
         else
             y->x = v->cat;
@@ -166,7 +136,7 @@ static rd_code attention_decoder_allocate(rd_call *c, const ctx *x, attention_de
     }
     for (int l = 0; l < x->d->n_layers; l++) {
         const rd_layer *L = &x->d->layer[l];
-        layer_rows *y = &v->l[l];
+        rd_attn_loop_rows *y = &v->l[l];
         if (y->mask_out || L->residual)
             RD_TRY(rd_rows_get(a, N, L->shape.R, &y->r.h, st));
         else
@@ -177,8 +147,8 @@ done:
 }
 
 /* Draws the dropout masks of all steps. */
-static rd_code attention_decoder_masks(rd_call *c, const ctx *x, const attention_decoder_saved *v,
-                                       rd_status *st)
+static rd_code attention_decoder_masks(rd_call *c, const rd_attn_loop *x,
+                                       const rd_attn_loop_saved *v, rd_status *st)
 {
     const rd_attn_decoder *d = x->d;
     const int64_t T = d->packing.n_steps;
@@ -189,7 +159,7 @@ static rd_code attention_decoder_masks(rd_call *c, const ctx *x, const attention
     RD_TRY(rd_packing_lend(c, &d->packing, c->device_scratch, &p, st));
     for (int l = 0; l < d->n_layers; l++) {
         const rd_layer *L = &d->layer[l];
-        const layer_rows *y = &v->l[l];
+        const rd_attn_loop_rows *y = &v->l[l];
         if (y->mask_in)
             RD_TRY(rd_dropout_rows(c->be, &L->drop_in, &p, 0, T, L->shape.in, NULL, NULL, NULL,
                                    y->mask_in, st));
@@ -203,12 +173,12 @@ done:
 
 /* Computes the input of layer l in a step, for n rows from row `at` on: h + bias, or the output of
  * layer l - 1 from its h. l = n_layers: computes the result of the op. */
-static rd_code enter_layer(rd_call *c, const ctx *x, const attention_decoder_saved *v, int l,
+static rd_code enter_layer(rd_call *c, const rd_attn_loop *x, const rd_attn_loop_saved *v, int l,
                            int64_t at, int64_t n, rd_status *st)
 {
     const rd_attn_decoder *d = x->d;
-    const layer_rows *under = l > 0 ? &v->l[l - 1] : NULL,
-                     *over = l < d->n_layers ? &v->l[l] : NULL;
+    const rd_attn_loop_rows *under = l > 0 ? &v->l[l - 1] : NULL,
+                            *over = l < d->n_layers ? &v->l[l] : NULL;
     const int64_t width = over ? d->layer[l].shape.in : x->R;
     float *to = over ? over->x : c->out[0]->v;
     rd_between r = {.n = n,
@@ -216,7 +186,7 @@ static rd_code enter_layer(rd_call *c, const ctx *x, const attention_decoder_sav
                     .h = (under ? under->r.h : to) + at * width,
                     .keep_in = 1.0f,
                     .keep_out = 1.0f};
-    if (!under && c->in[IN_W]) r.bias = c->in[IN_BIAS]->v;
+    if (!under && c->in[RD_LOOP_W]) r.bias = c->in[RD_LOOP_BIAS]->v;
     if (under && under->mask_out) {
         r.mask_out = under->mask_out + at * width;
         r.keep_out = d->layer[l - 1].drop_out.keep;
@@ -231,31 +201,31 @@ static rd_code enter_layer(rd_call *c, const ctx *x, const attention_decoder_sav
     return r.y || r.next ? rd_between_layers(c->be, &r, st) : RD_OK;
 }
 
-static rd_code attention_decoder_forward(rd_call *c, rd_status *st)
+rd_code rd_attn_loop_forward(rd_call *c, rd_status *st)
 {
-    ctx x;
-    attention_decoder_saved *v;
+    rd_attn_loop x;
+    rd_attn_loop_saved *v;
     const rd_attn_decoder *d = c->attr;
     const rd_packing *p = &d->packing;
     RD_TRY(rd_arena_zero(c->kept, sizeof *v, &v, st));
     c->saved = v;
-    RD_TRY(attention_decoder_lend(c, v, st));
-    RD_TRY(attention_decoder_setup(c, &x, v, st));
+    RD_TRY(rd_attn_loop_lend(c, v, st));
+    RD_TRY(rd_attn_loop_setup(c, &x, v, st));
     RD_TRY(attention_decoder_allocate(c, &x, v, st));
     RD_TRY(attention_decoder_masks(c, &x, v, st));
     const int64_t wide = x.E + x.M;
     RD_TRY(rd_vec_zero(c->be, x.n0 * wide, v->cat, st)); /* no context before the first step */
-    RD_TRY(rd_rows_copy(c->be, x.N, x.E, c->in[IN_EMB]->v, x.E, v->cat, wide, false, st));
+    RD_TRY(rd_rows_copy(c->be, x.N, x.E, c->in[RD_LOOP_EMB]->v, x.E, v->cat, wide, false, st));
     for (int64_t t = 0; t < p->n_steps; t++) {
         const int64_t at = p->off[t], n = p->off[t + 1] - at, prev = t ? p->off[t - 1] : 0;
         const int64_t later = t + 1 < p->n_steps ? p->off[t + 2] - p->off[t + 1] : 0;
-        if (c->in[IN_W])
-            RD_TRY(rd_mul_rows(&x.cell[0], c->in[IN_W], 0, wide, n, v->cat + at * wide,
-                               v->l[0].x + at * c->in[IN_W]->cols, false, st));
+        if (c->in[RD_LOOP_W])
+            RD_TRY(rd_mul_rows(&x.cell[0], c->in[RD_LOOP_W], 0, wide, n, v->cat + at * wide,
+                               v->l[0].x + at * c->in[RD_LOOP_W]->cols, false, st));
         for (int l = 0; l < d->n_layers; l++) {
             const rd_cell_shape *s = &d->layer[l].shape;
             rd_cell *k = &x.cell[l];
-            layer_rows *y = &v->l[l];
+            rd_attn_loop_rows *y = &v->l[l];
             const rd_cell_rows r = rd_cell_rows_at(k, &y->r, at);
             RD_TRY(enter_layer(c, &x, v, l, at, n, st));
             RD_TRY(k->def->input(k, n, y->xd + at * s->in, NULL, r.z, st));
@@ -287,14 +257,14 @@ typedef struct rows_back {
 /* Goes back through layer l in step t. dx is the gradient of the input of layer l + 1 after its
  * dropout; for the last layer, the gradient of the result of the op. `to` receives the same
  * gradient for layer l. */
-static rd_code layer_step_back(rd_call *c, ctx *x, const attention_decoder_saved *v,
+static rd_code layer_step_back(rd_call *c, rd_attn_loop *x, const rd_attn_loop_saved *v,
                                const layer_back *b, const rows_back *rows, int l, int64_t t,
                                const float *dx, float *to, rd_status *st)
 {
     const rd_attn_decoder *d = x->d;
     const rd_packing *p = &d->packing;
     const rd_layer *L = &d->layer[l];
-    const layer_rows *y = &v->l[l], *over = l + 1 < d->n_layers ? &v->l[l + 1] : NULL;
+    const rd_attn_loop_rows *y = &v->l[l], *over = l + 1 < d->n_layers ? &v->l[l + 1] : NULL;
     rd_cell *k = &x->cell[l];
     const int64_t at = p->off[t], n = p->off[t + 1] - at, prev = t ? p->off[t - 1] : 0,
                   R = L->shape.R, H = L->shape.H;
@@ -326,7 +296,7 @@ done:
 
 /* Computes `to`, the gradient of the input of the first layer before its dropout, from dx, the
  * gradient after its dropout. */
-static rd_code leave_layers(rd_call *c, const ctx *x, const attention_decoder_saved *v,
+static rd_code leave_layers(rd_call *c, const rd_attn_loop *x, const rd_attn_loop_saved *v,
                             const rows_back *rows, int64_t at, int64_t n, const float *dx,
                             float *to, rd_status *st)
 {
@@ -342,19 +312,19 @@ static rd_code leave_layers(rd_call *c, const ctx *x, const attention_decoder_sa
     return r.mask_in || r.dskip || dx != to ? rd_between_layers_back(c->be, &r, st) : RD_OK;
 }
 
-static rd_code attention_decoder_backward(rd_call *c, rd_status *st)
+rd_code rd_attn_loop_backward(rd_call *c, rd_status *st)
 {
-    ctx x;
+    rd_attn_loop x;
     const rd_attn_decoder *d = c->attr;
     const rd_packing *p = &d->packing;
-    const attention_decoder_saved *v = c->saved;
+    const rd_attn_loop_saved *v = c->saved;
     layer_back b[RD_MAX_LAYERS] = {{0}};
     rows_back rows;
     rd_attention_back ab;
     rd_packing_lent lent;
     float *dcat, *dx0_all = NULL, *dqp = NULL, *h_prev;
     rd_arena *s = c->device_scratch;
-    RD_TRY(attention_decoder_setup(c, &x, v, st));
+    RD_TRY(rd_attn_loop_setup(c, &x, v, st));
     const int64_t N = x.N, n0 = x.n0, E = x.E, wide = E + x.M;
     if (N == 0) return RD_OK;
     int64_t widest = wide;
@@ -374,9 +344,9 @@ static rd_code attention_decoder_backward(rd_call *c, rd_status *st)
     const bool whole = !rd_backend_rounds_rows(c->be);
     RD_TRY(rd_rows_get(s, whole ? N : n0, wide, &dcat, st));
     if (x.at.ve) RD_TRY(rd_rows_get(s, N, x.A, &dqp, st));
-    if (c->in[IN_W]) RD_TRY(rd_rows_get(s, N, c->in[IN_W]->cols, &dx0_all, st));
-    RD_TRY(rd_attention_back_begin(&x.at, n0, N, v->n_weights, v->slot0, c->in[IN_KEYS]->g, &ab,
-                                   st));
+    if (c->in[RD_LOOP_W]) RD_TRY(rd_rows_get(s, N, c->in[RD_LOOP_W]->cols, &dx0_all, st));
+    RD_TRY(rd_attention_back_begin(&x.at, n0, N, v->n_weights, v->slot0, c->in[RD_LOOP_KEYS]->g,
+                                   &ab, st));
 
     /* Gradient of the part of ctx that the later step received. */
     const float *carry = NULL;
@@ -388,23 +358,24 @@ static rd_code attention_decoder_backward(rd_call *c, rd_status *st)
             &x.at, &ab, n, t, c->out[0]->v + at * x.R, v->qp ? v->qp + at * x.A : NULL, v->al,
             c->out[1]->g + at * x.M, carry, wide, later, dqp ? dqp + at * x.A : NULL, dq, st));
         for (int l = d->n_layers - 1; l >= 0; l--) {
-            float *to = l > 0 || c->in[IN_W] ? rows.dx : dcat_t;
+            float *to = l > 0 || c->in[RD_LOOP_W] ? rows.dx : dcat_t;
             RD_TRY(layer_step_back(c, &x, v, &b[l], &rows, l, t, dx, to, st));
             dx = to;
         }
-        if (c->in[IN_W]) {
-            float *dx0 = dx0_all + at * c->in[IN_W]->cols;
+        if (c->in[RD_LOOP_W]) {
+            float *dx0 = dx0_all + at * c->in[RD_LOOP_W]->cols;
             RD_TRY(leave_layers(c, &x, v, &rows, at, n, dx, dx0, st));
-            RD_TRY(rd_mul_rows_t(&x.cell[0], c->in[IN_W], 0, wide, n, dx0, dcat_t, false, st));
+            RD_TRY(rd_mul_rows_t(&x.cell[0], c->in[RD_LOOP_W], 0, wide, n, dx0, dcat_t, false, st));
         } else {
             RD_TRY(leave_layers(c, &x, v, &rows, at, n, dx, dcat_t, st));
         }
         carry = dcat_t + E;
-        if (c->in[IN_EMB]->g && !whole)
-            RD_TRY(rd_rows_copy(c->be, n, E, dcat_t, wide, c->in[IN_EMB]->g + at * E, E, true, st));
+        if (c->in[RD_LOOP_EMB]->g && !whole)
+            RD_TRY(rd_rows_copy(c->be, n, E, dcat_t, wide, c->in[RD_LOOP_EMB]->g + at * E, E, true,
+                                st));
     }
-    if (c->in[IN_EMB]->g && whole)
-        RD_TRY(rd_rows_copy(c->be, N, E, dcat, wide, c->in[IN_EMB]->g, E, true, st));
+    if (c->in[RD_LOOP_EMB]->g && whole)
+        RD_TRY(rd_rows_copy(c->be, N, E, dcat, wide, c->in[RD_LOOP_EMB]->g, E, true, st));
     RD_TRY(rd_packing_lend(c, p, s, &lent, st));
     for (int l = 0; l < d->n_layers; l++) {
         const int64_t R = d->layer[l].shape.R;
@@ -416,25 +387,26 @@ static rd_code attention_decoder_backward(rd_call *c, rd_status *st)
         RD_TRY(rd_cell_projection_back(&x.cell[l], N, v->l[l].r.m, b[l].dh, st));
         rd_arena_rewind(s, mark);
     }
-    if (c->in[IN_W]) {
-        const int64_t w = c->in[IN_W]->cols;
-        RD_TRY(rd_mul_grad(&x.cell[0], c->in[IN_W], 0, wide, N, v->cat, dx0_all, st));
-        RD_TRY(rd_add_columns(c->be, s, N, w, dx0_all, w, c->in[IN_BIAS]->g, st));
+    if (c->in[RD_LOOP_W]) {
+        const int64_t w = c->in[RD_LOOP_W]->cols;
+        RD_TRY(rd_mul_grad(&x.cell[0], c->in[RD_LOOP_W], 0, wide, N, v->cat, dx0_all, st));
+        RD_TRY(rd_add_columns(c->be, s, N, w, dx0_all, w, c->in[RD_LOOP_BIAS]->g, st));
     }
     if (x.at.ve) {
-        RD_TRY(rd_param_grad(c->be, c->in[IN_QUERY], 0, x.R, N, c->out[0]->v, dqp, st));
-        if (c->in[IN_B]) RD_TRY(rd_add_columns(c->be, s, N, x.A, dqp, x.A, c->in[IN_B]->g, st));
+        RD_TRY(rd_param_grad(c->be, c->in[RD_LOOP_QUERY], 0, x.R, N, c->out[0]->v, dqp, st));
+        if (c->in[RD_LOOP_B])
+            RD_TRY(rd_add_columns(c->be, s, N, x.A, dqp, x.A, c->in[RD_LOOP_B]->g, st));
     }
-    RD_TRY(rd_attention_finish(&x.at, &ab, n0, v->al, c->in[IN_MEMORY]->g, st));
+    RD_TRY(rd_attention_finish(&x.at, &ab, n0, v->al, c->in[RD_LOOP_MEMORY]->g, st));
 done:
     return st->code;
 }
 
-RD_OP(attention_decoder) = {
-    .name = "attention_decoder",
-    .about = "decoder loop with input feeding and attention",
-    .infer = attention_decoder_infer,
-    .kernel = RD_EVERY_BACKEND(attention_decoder_forward, attention_decoder_backward)};
+RD_OP(attention_decoder) = {.name = "attention_decoder",
+                            .about = "decoder loop with input feeding and attention",
+                            .infer = attention_decoder_infer,
+                            .kernel = {[RD_CPU] = {rd_attn_loop_forward, rd_attn_loop_backward},
+                                       [RD_GPU] = RD_GPU_KERNEL(attention_decoder)}};
 
 rd_var *rd_op_attention_decoder(rd_tape *t, const rd_attn_decoder *d, rd_var *emb, rd_var *memory,
                                 rd_var *keys, rd_var *query_kernel, rd_var *v, rd_var *g, rd_var *b,
@@ -442,7 +414,7 @@ rd_var *rd_op_attention_decoder(rd_tape *t, const rd_attn_decoder *d, rd_var *em
 {
     rd_var *in[RD_MAX_IN] = {emb, memory, keys, query_kernel, v, g, b, W_in, b_in},
            *out[2] = {NULL, NULL};
-    int n = IN_CELLS, n_w = 0;
+    int n = RD_LOOP_CELLS, n_w = 0;
     for (int l = 0; l < d->n_layers; l++) n_w += d->n_w[l];
     *ctx_out = NULL;
     if (!emb || !memory || !keys) return NULL;

@@ -12,8 +12,8 @@ at_most() { # LAUNCHES WAITS TYPE CASE: the columns `all` and `waits`
         awk -v all="$1" -v waits="$2" '{ print } NR == 2 { ok = $7 > 0 && $7 <= all && $10 > 0 && $10 <= waits } END { exit !ok }'
 }
 cd "$tree" || exit 2
-expect "gnmt_8x1024, mixed" 0 "" at_most 2422 2 mixed gnmt_8x1024
-expect "gnmt_8x1024, float32" 0 "" at_most 1812 2 float32 gnmt_8x1024
+expect "gnmt_8x1024, mixed" 0 "" at_most 1928 2 mixed gnmt_8x1024
+expect "gnmt_8x1024, float32" 0 "" at_most 1565 2 float32 gnmt_8x1024
 expect "a limit below the count is an error" 1 "" at_most 100 2 mixed gnmt_8x1024
 # Rank 0 of two counts. The third wait is that for the sums of NCCL.
 cat > "$work/two" << END
@@ -21,5 +21,5 @@ cat > "$work/two" << END
 RD_EMULATED_GPUS=2 exec $MPIRUN -np 2 sh -c '[ "\$OMPI_COMM_WORLD_RANK" = 0 ] || unset RD_EMULATED_COUNT; exec "\$@"' sh "$PROG" "\$@"
 END
 chmod +x "$work/two"
-PROG=$work/two expect "two ranks, NCCL" 0 "" at_most 2422 3 mixed gnmt_8x1024
+PROG=$work/two expect "two ranks, NCCL" 0 "" at_most 1928 3 mixed gnmt_8x1024
 summary

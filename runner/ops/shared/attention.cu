@@ -5,7 +5,7 @@
  * are read once, in whole cache lines. After the loop, a block computes a tile of columns and
  * positions of one sequence; its sums over time stay in registers. */
 #include "attention_kernels.h"
-#include "../../engine/gpu/kernel.h"
+#include "../../engine/gpu/element_device.h"
 
 enum { MAX_THREADS = 512 }; /* of a block that computes a row */
 enum {
@@ -130,12 +130,18 @@ static __device__ inline void over_positions(int64_t width, int64_t S, float *pa
     }
 }
 
+static __device__ inline float attention_fed(const rd_attention_feed &f, int64_t i, int64_t c,
+                                             float x)
+{
+    return !f.mask ? x : f.mask[i * f.ld_mask + c] ? x * (1.0f / f.keep) : 0.0f;
+}
+
 /* With one block a multiprocessor the limit is 128 registers a thread. This kernel and attend_back
  * need up to 108. Without the number ptxas aims at 64 or at 40, and spills on sm_100. */
-template <int V>
+template <int V, typename T>
 static __global__ void __launch_bounds__(MAX_THREADS, 1)
     attend(rows r, int64_t t, const float *q, float *qp, const float *b, float *al, float *ctx,
-           float *feed, int64_t ld_feed, int64_t n_feed)
+           rd_attention_feed feed)
 {
     __shared__ __align__(16) float part[MAX_THREADS * V];
     const int64_t i = blockIdx.x, S = r.len[i], A = r.A, M = r.M;
@@ -187,27 +193,43 @@ static __global__ void __launch_bounds__(MAX_THREADS, 1)
         },
         [=](const pack<V> &y, int64_t c) {
             attention_store<V>(ctx + i * M + c, y);
-            for (int j = 0; i < n_feed && j < V; j++) feed[i * ld_feed + c + j] = y.x[j];
+            for (int j = 0; i < feed.n && j < V; j++)
+                rd_put(static_cast<T *>(feed.rows) + i * feed.ld + c + j,
+                       attention_fed(feed, i, c + j, y.x[j]));
         });
+}
+
+rd_code rd_cuda_attention_step(const rd_attention *at, int64_t n, int64_t t, const float *q,
+                               float *qp, float *al, float *ctx, const rd_attention_feed *feed,
+                               rd_status *st)
+{
+    rd_gpu *g = rd_gpu_of(at->be);
+    const rows r = attention_rows_of(at);
+    const float *b = at->b ? at->b->v : NULL;
+    if (attention_by_four(at))
+        RD_BY_ELEMENT(feed->type, RD_LAUNCH(g, st, (attend<4, T>), (unsigned)n, threads_of(at), 0,
+                                            r, t, q, qp, b, al, ctx, *feed));
+    else
+        RD_BY_ELEMENT(feed->type, RD_LAUNCH(g, st, (attend<1, T>), (unsigned)n, threads_of(at), 0,
+                                            r, t, q, qp, b, al, ctx, *feed));
+    return st->code;
 }
 
 static rd_code launch_step(const rd_attention *at, int64_t n, int64_t t, const float *q, float *qp,
                            float *al, float *ctx, float *feed, int64_t ld_feed, int64_t n_feed,
                            rd_status *st)
 {
-    rd_gpu *g = rd_gpu_of(at->be);
-    const rows r = attention_rows_of(at);
-    const float *b = at->b ? at->b->v : NULL;
-    return attention_by_four(at) ? RD_LAUNCH(g, st, attend<4>, (unsigned)n, threads_of(at), 0, r, t,
-                                             q, qp, b, al, ctx, feed, ld_feed, n_feed)
-                                 : RD_LAUNCH(g, st, attend<1>, (unsigned)n, threads_of(at), 0, r, t,
-                                             q, qp, b, al, ctx, feed, ld_feed, n_feed);
+    rd_attention_feed f = {};
+    f.rows = feed;
+    f.ld = ld_feed;
+    f.n = n_feed;
+    return rd_cuda_attention_step(at, n, t, q, qp, al, ctx, &f, st);
 }
 
 typedef struct step_back {
     const float *x; /* queries: qp, or q (luong) */
-    const float *al, *dctx, *carry;
-    int64_t ld_carry, n_carry;
+    const float *al, *dctx;
+    rd_attention_feed carry;
     const int64_t *slot0;
     float *ds, *dctx_all, *x_all;
     float *dx; /* dqp, or dq (luong) */
@@ -222,9 +244,11 @@ static __global__ void __launch_bounds__(MAX_THREADS, 1) attend_back(rows r, int
     const float *keys = r.keys + r.first[i] * A, *memory = r.memory + r.first[i] * M,
                 *x = b.x + i * A;
     const float *w = weights_of(r, i, t, const_cast<float *>(b.al));
+    const float *carry = static_cast<const float *>(b.carry.rows);
     float *ds = weights_of(r, i, t, b.ds), *dctx = b.dctx_all + slot * M;
     for (int64_t c = threadIdx.x; c < M; c += blockDim.x)
-        dctx[c] = b.dctx[i * M + c] + (i < b.n_carry ? b.carry[i * b.ld_carry + c] : 0.0f);
+        dctx[c] = b.dctx[i * M + c] +
+                  (i < b.carry.n ? attention_fed(b.carry, i, c, carry[i * b.carry.ld + c]) : 0.0f);
     for (int64_t c = threadIdx.x; c < A; c += blockDim.x) b.x_all[slot * A + c] = x[c];
     __syncthreads();
     over_width<V>(M, S, memory, ds,
@@ -281,19 +305,17 @@ static __global__ void __launch_bounds__(MAX_THREADS, 1) attend_back(rows r, int
     if (threadIdx.x == 0) b.dg[i] += dg;
 }
 
-static rd_code launch_step_back(const rd_attention *at, const rd_attention_back *b, int64_t n,
-                                int64_t t, const float *q, const float *qp, const float *al,
-                                const float *dctx, const float *carry, int64_t ld_carry,
-                                int64_t n_carry, float *dqp, float *dq, rd_status *st)
+rd_code rd_cuda_attention_step_back(const rd_attention *at, const rd_attention_back *b, int64_t n,
+                                    int64_t t, const float *q, const float *qp, const float *al,
+                                    const float *dctx, const rd_attention_feed *carry, float *dqp,
+                                    float *dq, rd_status *st)
 {
     rd_gpu *g = rd_gpu_of(at->be);
     const rows r = attention_rows_of(at);
     const step_back s = {at->ve ? qp : q,
                          al,
                          dctx,
-                         carry,
-                         ld_carry,
-                         n_carry,
+                         *carry,
                          b->slot0,
                          b->ds,
                          b->dctx,
@@ -303,6 +325,18 @@ static rd_code launch_step_back(const rd_attention *at, const rd_attention_back 
     return attention_by_four(at)
                ? RD_LAUNCH(g, st, attend_back<4>, (unsigned)n, threads_of(at), 0, r, t, s)
                : RD_LAUNCH(g, st, attend_back<1>, (unsigned)n, threads_of(at), 0, r, t, s);
+}
+
+static rd_code launch_step_back(const rd_attention *at, const rd_attention_back *b, int64_t n,
+                                int64_t t, const float *q, const float *qp, const float *al,
+                                const float *dctx, const float *carry, int64_t ld_carry,
+                                int64_t n_carry, float *dqp, float *dq, rd_status *st)
+{
+    rd_attention_feed f = {};
+    f.rows = const_cast<float *>(carry);
+    f.ld = ld_carry;
+    f.n = n_carry;
+    return rd_cuda_attention_step_back(at, b, n, t, q, qp, al, dctx, &f, dqp, dq, st);
 }
 
 /* ---- after the loop ---- */

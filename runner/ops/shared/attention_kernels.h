@@ -34,5 +34,24 @@ typedef struct rd_attention_kernels {
 } rd_attention_kernels;
 extern const rd_attention_kernels rd_cuda_attention;
 
+/* ---- on a GPU, in the loop of attention_decoder.cu ---- */
+/* The rows that a step and the next one share, in the layout of the next step's input. */
+typedef struct rd_attention_feed {
+    void *rows; /* forward: contexts of `type`; back: their gradients, float32 */
+    rd_element type;
+    int64_t ld, n;       /* distance and number of the rows */
+    const uint8_t *mask; /* dropout of that input, rows ld_mask apart; NULL: none */
+    int64_t ld_mask;
+    float keep;
+} rd_attention_feed;
+/* As step and step_back. feed.n rows of ctx are written to, or read from, the next step's input. */
+rd_code rd_cuda_attention_step(const rd_attention *at, int64_t n, int64_t t, const float *q,
+                               float *qp, float *al, float *ctx, const rd_attention_feed *feed,
+                               rd_status *st);
+rd_code rd_cuda_attention_step_back(const rd_attention *at, const rd_attention_back *b, int64_t n,
+                                    int64_t t, const float *q, const float *qp, const float *al,
+                                    const float *dctx, const rd_attention_feed *carry, float *dqp,
+                                    float *dq, rd_status *st);
+
 RD_C_END
 #endif

@@ -81,7 +81,7 @@ template <typename T> static __global__ void lstm_tick_forward(rd_lstm_tick a)
             const float y = p.layer < 0 ? a.x[unit] : tick_unit<T>(a, p, i, q);
             if (!p.above) {
                 a.out[unit] = y;
-                if (a.out_narrow) rd_put(static_cast<T *>(a.out_narrow) + unit, y);
+                if (a.out_narrow) rd_put(static_cast<T *>(a.out_narrow) + row * a.ld_narrow + q, y);
                 continue;
             }
             if (tick_residual(a, p.layer + 1) && p.layer >= 0)

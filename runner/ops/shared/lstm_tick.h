@@ -59,7 +59,8 @@ typedef struct rd_lstm_tick {
     int64_t slot_y, odd_y;
     bool y_packed;
     float *out;       /* [N, H] output of the highest layer */
-    void *out_narrow; /* [N, H] the same in `type`; NULL: not needed */
+    void *out_narrow; /* [N, ld_narrow] the same in `type`; NULL: not needed */
+    int64_t ld_narrow;
 
     /* ---- back ---- */
     const float *dout; /* [N, H] gradient of out */
@@ -69,8 +70,8 @@ typedef struct rd_lstm_tick {
     float *dc; /* [rows of a step, H] */
     int64_t slot_dc;
     float *dy; /* gradients of the outputs of layers with a residual sum, as y without y_packed */
-    void *dz,
-        *dz_now; /* [N, 4H] all steps, [rows of a step, 4H]; dz may be z; dz_now may be NULL */
+    void *dz;  /* [N, 4H] all steps; may be z */
+    void *dz_now; /* [rows of a step, 4H] operand of the next product; NULL: it reads dz */
     int64_t slot_dz, slot_dz_now, ld_dz;
     float *dx; /* [N, H] gradient of x, added to; NULL: not wanted */
 } rd_lstm_tick;
