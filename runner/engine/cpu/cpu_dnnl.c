@@ -16,6 +16,7 @@
  * m is cut into blocks of BLOCK rows and a rest that is rounded up to a multiple of STEP. This
  * keeps the number of primitives small. */
 #include "cpu_packed.h"
+#include "cpu_row.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -41,6 +42,8 @@ typedef struct cpu_dnnl_side {
     bool has_wmd, conv;
     /* Weights in layout wmd; owned. */
     void *blocked;
+    /* wmd is [n / strip][k][strip]; 0: another layout. */
+    int64_t strip;
     int64_t k, n;
     /* Whether W is the transposed parameter. */
     bool transposed;
@@ -143,6 +146,7 @@ static rd_code product_make(rd_cpu *b, cpu_dnnl_side *s, int64_t m, bool add, pr
         s->wmd = *w;
 #endif
         s->has_wmd = true;
+        s->strip = b->mixed ? 0 : md_strip(w, s->k);
         s->blocked = aligned_alloc(64, (md_size(w) + 127) / 64 * 64);
         if (!s->blocked) {
             rd_fail(st, RD_EENV, "out of memory for packed weights (%zu bytes)", md_size(w));
@@ -277,6 +281,10 @@ static rd_code side_mul(rd_cpu_packed *q, cpu_dnnl_side *s, int64_t m, const flo
         return rd_cpu_gemm(b, false, s->transposed, m, s->n, s->k, 1.0f, X, s->k, plain, q->n,
                            add ? 1.0f : 0.0f, Y, s->n, st);
     RD_TRY(side_refresh(q, s, st));
+    if (m == 1 && rd_cpu_row_can(s->strip)) {
+        rd_cpu_row_mul(b, s->k, s->n, s->strip, s->blocked, X, Y, add);
+        return st->code;
+    }
     for (int64_t i = 0; i < m; i += BLOCK) {
         const int64_t left = m - i < BLOCK ? m - i : BLOCK, rows = (left + STEP - 1) / STEP * STEP;
         product *p = &s->p[add][rows / STEP - 1];

@@ -35,6 +35,20 @@ static inline bool md_equal(md_in a, md_in b)
 {
     return dnnl_memory_desc_equal(a, b) != 0;
 }
+/* Returns the strip of weights of a 1x1 convolution of k channels that are stored in strips of
+ * outputs, [outputs / strip][k][strip]; 0: another layout. */
+static inline int64_t md_strip(md_in md, int64_t k)
+{
+    int n = 0;
+    const dnnl_dims_t *blocks = NULL, *of = NULL, *strides = NULL;
+    if (dnnl_memory_desc_query(md, dnnl_query_inner_nblks_s32, &n) != dnnl_success || n != 1 ||
+        dnnl_memory_desc_query(md, dnnl_query_inner_blks, &blocks) != dnnl_success ||
+        dnnl_memory_desc_query(md, dnnl_query_inner_idxs, &of) != dnnl_success ||
+        dnnl_memory_desc_query(md, dnnl_query_strides, &strides) != dnnl_success)
+        return 0;
+    const int64_t strip = (*blocks)[0];
+    return (*of)[0] == 0 && (*strides)[0] == k * strip && (*strides)[1] == strip ? strip : 0;
+}
 static inline dnnl_status_t conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w,
                                     md_in d, const_dnnl_primitive_attr_t a)
 {
@@ -106,6 +120,12 @@ static inline size_t md_size(md_in md)
 static inline bool md_equal(md_in a, md_in b)
 {
     return dnnl_memory_desc_equal(a, b) != 0;
+}
+static inline int64_t md_strip(md_in md, int64_t k)
+{
+    const dnnl_blocking_desc_t *f = &md->format_desc.blocking;
+    const int64_t strip = f->inner_nblks == 1 && f->inner_idxs[0] == 0 ? f->inner_blks[0] : 0;
+    return strip && f->strides[0] == k * strip && f->strides[1] == strip ? strip : 0;
 }
 static inline dnnl_status_t conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w,
                                     md_in d, const_dnnl_primitive_attr_t a)
