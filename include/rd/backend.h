@@ -103,6 +103,9 @@ float rd_int8_row(int64_t k, const float *x, int8_t *out);
 size_t rd_backend_block_bytes(const rd_backend *b, size_t own);
 /* Sets the size of these blocks, for tests. 0: each op's own size. */
 void rd_backend_set_block_bytes(rd_backend *b, size_t bytes);
+/* Returns from which number of rows on a product with a trained parameter reads the parameter
+ * itself. Products of fewer rows make a packed copy. 0: all do, or the backend makes no copies. */
+int64_t rd_backend_plain_rows(const rd_backend *b);
 /* Returns whether products with parameters write behind the last row. */
 bool rd_backend_rounds_rows(const rd_backend *b);
 

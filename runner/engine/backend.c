@@ -47,6 +47,11 @@ bool rd_backend_rounds_rows(const rd_backend *b)
     return b->vt->rounds_rows;
 }
 
+int64_t rd_backend_plain_rows(const rd_backend *b)
+{
+    return b->plain_rows;
+}
+
 size_t rd_backend_block_bytes(const rd_backend *b, size_t own)
 {
     return b->block_bytes ? b->block_bytes : own;

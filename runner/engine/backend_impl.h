@@ -60,6 +60,8 @@ struct rd_backend {
     const rd_backend_vt *vt;
     int n_threads;
     bool has_bf16;
+    /* rd_backend_plain_rows. */
+    int64_t plain_rows;
     /* rd_backend_set_int8. */
     bool int8;
     /* Block size for all ops (rd_backend_set_block_bytes); 0: each op uses its default. */

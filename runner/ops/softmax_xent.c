@@ -166,13 +166,26 @@ done:
     return st->code;
 }
 
+/* Returns the number of rows of a block. In training, blocks of large vocabularies have the rows
+ * from which on products need no packed copy of W: two copies of W take more memory than these
+ * logits. */
+static int64_t softmax_xent_block(const rd_call *c, int64_t N, int64_t V)
+{
+    const int64_t most = rd_xent_block_rows(c->be, BLOCK_BYTES, V),
+                  plain = rd_backend_plain_rows(c->be);
+    if (c->keep && most < plain && N >= plain && rd_backend_block_bytes(c->be, 0) == 0) {
+        const int64_t n_blocks = N / plain;
+        return (N + n_blocks - 1) / n_blocks;
+    }
+    return most < N ? most : N;
+}
+
 static rd_code softmax_xent_forward(rd_call *c, rd_status *st)
 {
     const rd_xent *a = c->attr;
     const rd_var *x = c->in[0], *W = c->in[1];
     const int64_t N = x->rows, X = x->cols, V = a->by_rows ? W->rows : W->cols;
-    int64_t block = rd_xent_block_rows(c->be, BLOCK_BYTES, V);
-    if (block > N) block = N;
+    const int64_t block = softmax_xent_block(c, N, V);
     softmax_xent_saved *s;
     float *l, *cap = NULL;
     double *loss, sum = 0.0, nll_sum = 0.0;

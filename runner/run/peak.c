@@ -2,6 +2,9 @@
 #include "peak.h"
 #include "device.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <math.h>
 #include <time.h>
 
@@ -80,5 +83,8 @@ rd_code peak_measure(rd_run *r, int64_t N, int n, double *peak, double *peak_cpu
     }
 done:
     rd_arena_free(a);
+#ifdef __GLIBC__
+    (void)malloc_trim(0); /* the process keeps none of this memory */
+#endif
     return st->code;
 }

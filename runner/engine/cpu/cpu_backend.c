@@ -161,7 +161,7 @@ static rd_code cpu_param_product(rd_backend *b, bool transposed, const rd_params
         const rd_int8 *q = rd_int8_of(rd_cpu_of(b), ps, w, transposed, st);
         return q ? rd_int8_mul(rd_cpu_of(b), q, n, x, y, add, st) : st->code;
     }
-    if (w->trains && n >= PLAIN_ROWS && rd_cpu_of(b)->wide && !rd_cpu_of(b)->mixed)
+    if (w->trains && b->plain_rows > 0 && n >= b->plain_rows)
         return rd_cpu_gemm(rd_cpu_of(b), false, transposed, n, transposed ? w->rows : cols,
                            transposed ? cols : w->rows, 1.0f, x, transposed ? cols : w->rows,
                            w->values + w->row0 * cols, cols, add ? 1.0f : 0.0f, y,
@@ -238,8 +238,9 @@ rd_code rd_backend_cpu_new(int n_threads, bool mixed, rd_backend **out, rd_statu
     rd_backend_init(&b->base, &cpu_vt, n_threads);
     b->mixed = mixed;
     b->bf16_hw = b->base.has_bf16 = detect_bf16();
-    b->wide = ((int)dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) ==
-              dnnl_cpu_isa_avx512_core;
+    if (!mixed &&
+        ((int)dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core)
+        b->base.plain_rows = PLAIN_ROWS;
     TRY_DNNL(dnnl_engine_create(&b->engine, dnnl_cpu, 0));
     TRY_DNNL(dnnl_stream_create(&b->stream, b->engine, dnnl_stream_default_flags));
     const int threads = b->base.n_threads;

@@ -33,8 +33,8 @@ typedef struct rd_cpu {
     rd_backend base;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    /* bf16_hw: the CPU has bfloat16 instructions; wide: AVX-512. */
-    bool mixed, bf16_hw, wide;
+    /* bf16_hw: the CPU has bfloat16 instructions. */
+    bool mixed, bf16_hw;
     /* List, owned. */
     rd_cpu_packed *packed;
     /* Quantised parameters, owned, and the quantised rows of one product. */
