@@ -84,8 +84,8 @@ runner/GPU.md           8192
 runner/PARTS.md         2560
 tests/README.md         4096
 tests/CHECKS.md         3072
-tests/bench/README.md  10240
-tests/bench/RESULTS.md  9216
+tests/bench/README.md  11264
+tests/bench/RESULTS.md 10240
 tests/bench/SUMS.md     5120
 tests/golden/README.md 11264
 tests/gpu/RESULTS.md    4096
