@@ -166,8 +166,8 @@ typedef struct rd_dataset_def {
      * so batch_tokens cannot count them. */
     int64_t (*tokens)(void *self, int64_t i);
 
-    /* Returns how many samples a batch of a bucket has, for batches of about `tokens` target tokens.
-     * 0: such batches do not depend on buckets (token_order.c). NULL: 0. */
+    /* Returns how many samples a batch of a bucket has, for batches of about `tokens` target
+     * tokens. 0: such batches do not depend on buckets (token_order.c). NULL: 0. */
     int64_t (*bucket_batch)(void *self, int bucket, int64_t tokens);
 
     /* Returns whether this rank has the sample in memory. */

@@ -39,8 +39,8 @@ typedef struct rd_gpu_seat {
 int rd_gpu_choose_index(int local_rank, int n_visible);
 
 /* Fills the seat of this rank, whose host, host_index and local_rank are set; the other bytes are
- * zero. images: cuDNN is needed. claimed: index of the GPU; -1: the local rank decides. A missing GPU
- * or library is no failure: why holds the reason. */
+ * zero. images: cuDNN is needed. claimed: index of the GPU; -1: the local rank decides. A missing
+ * GPU or library is no failure: why holds the reason. */
 rd_code rd_gpu_seat_look(bool images, int claimed, rd_gpu_seat *s, rd_status *st);
 
 typedef struct rd_gpu_choice {

@@ -1,6 +1,6 @@
 /* parallel_impl.h -- a parallel text in parts: its keys (parallel_keys.c), length limits and
- * buckets (parallel_buckets.c), Sockeye's rules (parallel_sockeye.c), reading (parallel_read.c), and
- * reports (parallel_report.c), for datasets/parallel_text.c. */
+ * buckets (parallel_buckets.c), Sockeye's rules (parallel_sockeye.c), reading (parallel_read.c),
+ * and reports (parallel_report.c), for datasets/parallel_text.c. */
 #ifndef RD_PARALLEL_IMPL_H
 #define RD_PARALLEL_IMPL_H
 
@@ -99,9 +99,9 @@ rd_code rd_parallel_sockeye(rd_parallel *t, rd_status *st);
 
 /* ---- Sockeye's buckets and batches (parallel_sockeye.c) ---- */
 
-/* Makes the buckets for lengths up to `most`, and returns their number. ratio: mean of target length
- * by source length, by which the buckets of the shorter side are scaled; 0: not. The caller frees
- * both arrays, also after a failure. */
+/* Makes the buckets for lengths up to `most`, and returns their number. ratio: mean of target
+ * length by source length, by which the buckets of the shorter side are scaled; 0: not. The caller
+ * frees both arrays, also after a failure. */
 int rd_sockeye_buckets(const int64_t most[2], int64_t width, double ratio, int64_t *limit[2],
                        rd_status *st);
 /* Returns how many pairs a batch of bucket b has, of about `tokens` target tokens. */

@@ -12,7 +12,7 @@ extern const char *const rd_normal_names[RD_NORMAL_FORMS]; /* "NFC", ... */
 const char *rd_normalize_lacks(void);
 /* Returns the name of the library with its version of Unicode; "" without it. */
 const char *rd_normalize_library(void);
-/* Appends a text in a normal form. Bytes that are not UTF-8 stay. Out of memory sets out->failed. */
+/* Appends a text in a normal form. Bytes that are not UTF-8 stay. Out of memory: out->failed. */
 void rd_normalize(rd_normal_form form, const char *text, size_t n, rd_strbuf *out);
 
 #endif

@@ -2,8 +2,8 @@
  * it is byte-level BPE: GPT-2, Llama 3, SmolLM, Qwen 2 and 3, and those trained here.
  *
  * What would change ids and is not known here is an error: another model, normalizers that are no
- * normal forms of Unicode, other pre-tokenizers. The template that adds tokens at the ends of a text (post_processor) is left
- * out. */
+ * normal forms of Unicode, other pre-tokenizers. The template that adds tokens at the ends of a
+ * text (post_processor) is left out. */
 #include "byte_bpe_impl.h"
 #include <inttypes.h>
 #include <jansson.h>

@@ -2,8 +2,9 @@
  * float64.
  *
  * The cases of seq2seq are every legal cell x encoder x attention, those of transformer its forms.
- * Compared are the loss, gradients, ten Adam updates, searches and coverage penalties. README.md of this
- * folder describes the cases and how they were made. With RD_TEST_DEVICE=cuda all runs on a GPU.
+ * Compared are the loss, gradients, ten Adam updates, searches and coverage penalties. README.md of
+ * this folder describes the cases and how they were made. With RD_TEST_DEVICE=cuda all runs
+ * on a GPU.
  *
  * Tolerances:
  *   losses       1e-5 relative: float32 PyTorch is within 1e-7 of float64; run_dist sums in another
