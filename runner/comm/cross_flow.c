@@ -499,8 +499,7 @@ rd_code rd_flow_new(rd_comm *c, float *x, const rd_flow_part *part, int n_parts,
     return flow_new(c, x, part, n_parts, wire, NULL, mode, out, st);
 }
 
-rd_code rd_flow_of_shard(rd_comm *c, float *x, const rd_shard *s, rd_flow_mode mode, rd_flow **out,
-                         rd_status *st)
+rd_code rd_shard_flow(rd_shard *s, float *x, rd_flow_mode mode, rd_flow **out, rd_status *st)
 {
-    return flow_new(c, x, s->part, s->n_parts, s->wire, s, mode, out, st);
+    return flow_new(s->c, x, s->part, s->n_parts, s->wire, s, mode, out, st);
 }

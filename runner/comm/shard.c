@@ -62,14 +62,6 @@ int64_t rd_shard_find(const rd_shard *s, int64_t element)
     return lo;
 }
 
-int64_t rd_shard_longest(const rd_shard *s)
-{
-    int64_t most = 0;
-    for (int i = 0; i < s->n_stripes; i++)
-        if (s->stripe[i].n > most) most = s->stripe[i].n;
-    return most;
-}
-
 /* ---- cutting ---- */
 
 /* Returns the largest cut that is at most x; -1: none. *above: the next one; INT64_MAX: none. */
@@ -339,11 +331,6 @@ done:
     free(host_at);
     rd_shard_free(s);
     return st->code;
-}
-
-rd_code rd_shard_flow(rd_shard *s, float *x, rd_flow_mode mode, rd_flow **out, rd_status *st)
-{
-    return rd_flow_of_shard(s->c, x, s, mode, out, st);
 }
 
 /* ---- weights ---- */

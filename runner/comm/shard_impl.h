@@ -41,9 +41,12 @@ struct rd_shard {
 };
 
 /* Returns the most numbers of a stripe of this rank. */
-int64_t rd_shard_longest(const rd_shard *s);
-/* Collective. Makes the flow of rd_shard_flow (cross_flow.c). */
-rd_code rd_flow_of_shard(rd_comm *c, float *x, const rd_shard *s, rd_flow_mode mode, rd_flow **out,
-                         rd_status *st);
+static inline int64_t rd_shard_longest(const rd_shard *s)
+{
+    int64_t most = 0;
+    for (int i = 0; i < s->n_stripes; i++)
+        if (s->stripe[i].n > most) most = s->stripe[i].n;
+    return most;
+}
 
 #endif

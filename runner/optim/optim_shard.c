@@ -22,12 +22,6 @@ rd_shard *rd_optim_shard_of(const rd_optim *o)
     return o->shard;
 }
 
-int64_t rd_optim_kept(const rd_optim *o)
-{
-    return o->shard ? rd_shard_kept(o->shard, rd_shard_host(o->shard))
-                    : rd_params_trained_span(o->p);
-}
-
 static int optim_shard_by_value(const void *a, const void *b)
 {
     const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;

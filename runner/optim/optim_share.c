@@ -169,34 +169,6 @@ void rd_optim_unshare(rd_optim *o)
     o->sum = NULL;
 }
 
-/* ---- the average of the weights ---- */
-
-rd_code rd_optim_swap_ema(rd_optim *o, rd_status *st)
-{
-    if (!o->ema) return st->code;
-    if (!o->swapped) o->sums_held = rd_optim_sums_hold(o);
-    RD_TRY(rd_params_sync_to_host(o->p, RD_VALUES | RD_SLOTS, st));
-    if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st));
-    for (int64_t i = 0; i < o->update.n_own; i++) {
-        const rd_optim_block *b = &o->update.at[o->update.own[i]];
-        float *w = rd_params_values(o->p) + b->lo,
-              *x = rd_params_slot(o->p, rd_optim_ema_slot(o)) + b->at;
-        for (int64_t k = 0; k < b->n && !rd_optim_is_state(o, b->param); k++) {
-            const float v = w[k];
-            w[k] = x[k];
-            x[k] = v;
-        }
-    }
-    if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st));
-    RD_TRY(rd_optim_spread_weights(o, st));
-    rd_params_updated(o->p);
-    rd_params_touch_slots(o->p);
-    o->swapped = !o->swapped;
-    if (!o->swapped && o->sums_held) o->sum_version = rd_params_version(o->p);
-done:
-    return st->code;
-}
-
 /* ---- checksums ---- */
 
 rd_code rd_optim_sum_own(rd_optim *o, uint64_t *sum, rd_status *st)
