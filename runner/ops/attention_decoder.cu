@@ -282,11 +282,11 @@ static rd_code decoder_sums(rd_call *c, const rd_attn_loop *x, const fused_loop 
     for (int l = 0; l < x->d->n_layers; l++) {
         const fused_layer *y = &f->l[l];
         const rd_lstm_tick *k = &b[l].tick;
-        if (!y->W->g) continue;
-        RD_TRY_OR_RETURN(rd_gpu_product(g, true, false, y->in + x->R, wide, N,
-                                        decoder_operand(k->own.all, f->type, 0, k->own.ld),
-                                        decoder_operand(k->dz, f->type, 0, k->ld_dz), 1.0f,
-                                        decoder_operand(y->W->g, RD_FLOAT32, 0, wide), st));
+        if (y->W->g)
+            RD_TRY_OR_RETURN(rd_gpu_product(g, true, false, y->in + x->R, wide, N,
+                                            decoder_operand(k->own.all, f->type, 0, k->own.ld),
+                                            decoder_operand(k->dz, f->type, 0, k->ld_dz), 1.0f,
+                                            decoder_operand(y->W->g, RD_FLOAT32, 0, wide), st));
         RD_TRY_OR_RETURN(rd_lstm_tick_bias(g, f->type, 1, N, wide, k->dz, k->ld_dz, 0, y->b->g, 0,
                                            st));
     }

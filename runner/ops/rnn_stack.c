@@ -31,6 +31,10 @@ static int stack_height(rd_tape *t, int n, const rd_layer *l, const rd_packing *
     int height = 1;
     while (height < n && stack_alike(l, &l[height])) {
         rd_var *const *under = w + 2 * (height - 1), *const *over = w + 2 * height;
+        /* A frozen parameter has no gradient, and another place in the arena. */
+        if (over[0]->needs_grad != w[0]->needs_grad || over[1]->needs_grad != w[0]->needs_grad ||
+            w[1]->needs_grad != w[0]->needs_grad)
+            break;
         if (far <= 0 || under[0]->v - over[0]->v != far || under[1]->v - over[1]->v != far) break;
         height++;
     }

@@ -207,9 +207,10 @@ static rd_code stack_sums(const rd_call *c, const stack_sizes *z, const rd_lstm_
     to.type = RD_FLOAT32;
     to.at = W->g;
     to.ld = wide;
-    RD_TRY_OR_RETURN(rd_gpu_product_batched(g, true, false, z->joined, wide, z->N, X,
-                                            k->own.slot_all, dz, k->slot_dz, 1.0f, to, distance,
-                                            z->L, st));
+    if (W->g)
+        RD_TRY_OR_RETURN(rd_gpu_product_batched(g, true, false, z->joined, wide, z->N, X,
+                                                k->own.slot_all, dz, k->slot_dz, 1.0f, to, distance,
+                                                z->L, st));
     RD_TRY_OR_RETURN(rd_lstm_tick_bias(g, z->type, z->L, z->N, wide, k->dz, k->ld_dz, k->slot_dz,
                                        b->g, distance, st));
     for (int64_t s = 0; s < z->L && z->extra && c->in[1]->g; s++) {

@@ -201,6 +201,7 @@ rd_code rd_lstm_tick_bias(rd_gpu *g, rd_element type, int64_t n_layers, int64_t 
                           int64_t slot_bias, rd_status *st)
 {
     const dim3 grid((unsigned)((width + LANES - 1) / LANES), 1, (unsigned)n_layers);
+    if (!dbias) return st->code;
     RD_BY_ELEMENT(type, RD_LAUNCH(g, st, tick_bias<T>, grid, dim3(LANES, DEEP), 0, N, width,
                                   static_cast<const T *>(dz), ld, slot_dz, dbias, slot_bias));
     return st->code;

@@ -82,7 +82,7 @@ rd_code rd_lstm_tick_forward(rd_gpu *g, const rd_lstm_tick *t, rd_status *st);
 /* Computes dz of these layers. */
 rd_code rd_lstm_tick_back(rd_gpu *g, const rd_lstm_tick *t, rd_status *st);
 /* Adds the sums of the columns of dz [N, width] to the gradient of the bias of each layer, with the
- * distances slot_dz and slot_bias. */
+ * distances slot_dz and slot_bias. dbias NULL: does nothing. */
 rd_code rd_lstm_tick_bias(rd_gpu *g, rd_element type, int64_t n_layers, int64_t N, int64_t width,
                           const void *dz, int64_t ld, int64_t slot_dz, float *dbias,
                           int64_t slot_bias, rd_status *st);
