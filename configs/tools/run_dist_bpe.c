@@ -1,7 +1,7 @@
 /* run_dist_bpe.c -- splits words by byte pair encoding (Sennrich, Haddow and Birch 2016).
  *
  *     run_dist-bpe learn N FILE... > codes        N merges at most, fewer when no pair occurs twice
- *     run_dist-bpe apply CODES FILE > segmented   words in pieces; all but the last have the mark "@@"
+ * run_dist-bpe apply CODES FILE > segmented   words in pieces; all but the last have the mark "@@"
  *
  * Files are those of subword-nmt 0.3 and later, and results are the same byte for byte: see
  * runner/text/schemes/bpe.c. To undo the encoding, delete every "@@ ". */

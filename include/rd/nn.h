@@ -45,8 +45,8 @@ rd_code rd_stack_layer_add(rd_params *ps, const char *prefix, const rd_cell_conf
  * part of the key of dropout. */
 rd_var *rd_stack_layer_apply(rd_tape *t, rd_stack_layer *s, const rd_packing *p, uint64_t epoch,
                              rd_var *x, rd_var *att);
-/* Records n layers, one above the other, and returns the output of the highest one. att is joined to
- * each. */
+/* Records n layers, one above the other, and returns the output of the highest one. att is joined
+ * to each. */
 rd_var *rd_stack_apply(rd_tape *t, int n, rd_stack_layer *s, const rd_packing *p, uint64_t epoch,
                        rd_var *x, rd_var *att);
 

@@ -65,10 +65,10 @@ typedef struct rd_layer {
  * of its declaration. */
 rd_var *rd_op_rnn_layer(rd_tape *t, const rd_layer *l, const rd_packing *p, rd_var *x, rd_var *att,
                         rd_var *const *w, int n_w);
-/* Returns the output (N, R) of n layers, one above the other: layer k reads the output of layer
- * k - 1, and layer 0 reads x. att is joined to each. w: the n_w parameters of each layer, layer by
- * layer. A GPU computes neighbouring layers of one shape together, if they are lstm layers without a
- * projection, x has the width of h, and cuDNN does not compute them. */
+/* Returns the output (N, R) of n layers, one above the other: layer k reads the output of layer k -
+ * 1, and layer 0 reads x. att is joined to each. w: the n_w parameters of each layer, layer by
+ * layer. A GPU computes neighbouring layers of one shape together, if they are lstm layers without
+ * a projection, x has the width of h, and cuDNN does not compute them. */
 rd_var *rd_op_rnn_stack(rd_tape *t, int n, const rd_layer *l, const rd_packing *p, rd_var *x,
                         rd_var *att, rd_var *const *w, int n_w);
 

@@ -303,8 +303,8 @@ double rd_optim_norm(const rd_optim *o);
  * may write values afterwards only while no other rank reads them, and all ranks call
  * rd_params_touch then. */
 rd_code rd_optim_share(rd_optim *o, rd_comm *c, char why[200], rd_status *st);
-/* Returns the n elements of the arenas at which no block of the optimizer is divided, ascending, for
- * rd_shard_plan. The caller frees *out. */
+/* Returns the n elements of the arenas at which no block of the optimizer is divided, ascending,
+ * for rd_shard_plan. The caller frees *out. */
 rd_code rd_optim_cuts(const rd_optim *o, int64_t **out, int64_t *n, rd_status *st);
 /* Makes the slots after rd_optim_new with `sharded`, and divides the work of rd_optim_step between
  * hosts: each keeps and updates the pieces of s that are its own. s NULL: there is one host, which

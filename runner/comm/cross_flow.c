@@ -13,8 +13,8 @@
  * core, it polls all the time: in a tenth of a millisecond a link of 10 Gbit/s carries a quarter of
  * a chunk.
  *
- * If each host needs only its part of the result (shard.c), the chunks are the stripes of that part's
- * owner, and a sum ends when each host has its piece.
+ * If each host needs only its part of the result (shard.c), the chunks are the stripes of that
+ * part's owner, and a sum ends when each host has its piece.
  *
  * Without shared memory every rank counts as a host. On one host no transfer can be hidden, so the
  * parts are summed as by rd_comm_sum_f32, neighbours together. */

@@ -56,8 +56,8 @@ void rd_cross_job_free(rd_cross_job *j); /* NULL is fine */
 rd_code rd_cross_start(rd_cross_job *j, float *x, int64_t n, int tag, rd_status *st);
 /* Begins half of a sum, with the caller's pieces: piece p is x[cut[p], cut[p + 1]), and this host
  * has piece rd_cross_place(c->size, c->me). collect false: that piece of x becomes the sum, and the
- * rest of x is undefined. collect true: each host's piece is copied to all hosts. cut: [c->size + 1],
- * from 0, the same on all hosts; borrowed until rd_cross_poll says done. */
+ * rest of x is undefined. collect true: each host's piece is copied to all hosts. cut: [c->size +
+ * 1], from 0, the same on all hosts; borrowed until rd_cross_poll says done. */
 rd_code rd_cross_start_pieces(rd_cross_job *j, float *x, const int64_t *cut, bool collect, int tag,
                               rd_status *st);
 /* Returns the piece of a rank among `size` ranks. */

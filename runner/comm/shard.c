@@ -117,8 +117,8 @@ static void shard_cut_stripe(rd_shard *s, const rd_shard_plan *p, int64_t from, 
     s->dealt += counts ? n : 0;
 }
 
-/* Counts stripes and pieces, and then calls itself to make them. host_at: the host of piece p of the
- * stripes of owner o, at [o * n_hosts + p]. */
+/* Counts stripes and pieces, and then calls itself to make them. host_at: the host of piece p of
+ * the stripes of owner o, at [o * n_hosts + p]. */
 static rd_code shard_divide(rd_shard *s, const rd_shard_plan *p, const int *host_at, bool make,
                             rd_status *st)
 {

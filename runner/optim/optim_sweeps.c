@@ -182,7 +182,8 @@ static void update_block(rd_optim *o, int64_t b, int thread, float scale, float 
                        rd_optim_ema_share(o, t));
 }
 
-/* Scales and clips the gradients of the blocks of other ranks and hosts, as update_block does for its own. */
+/* Scales and clips the gradients of the blocks of other ranks and hosts, as update_block does for
+ * its own. */
 static void scale_others(rd_optim *o, float scale, float clip)
 {
     const unsigned old = flush_denormals();

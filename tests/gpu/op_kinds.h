@@ -361,8 +361,8 @@ static void rnn_apply(trial *t)
     give(t, rd_op_rnn_layer(t->h.tape, &l, &p, x, a, w, t->n_in - 2));
 }
 
-/* size: sequences, longest, units, width of the joined context (0: none), layers, first layer with a
- * residual sum, layers that are one op on a GPU (from the lowest), 1: all sequences have one
+/* size: sequences, longest, units, width of the joined context (0: none), layers, first layer with
+ * a residual sum, layers that are one op on a GPU (from the lowest), 1: all sequences have one
  * length. */
 enum { S_UNITS = 2, S_EXTRA, S_LAYERS, S_RESIDUAL, S_TOGETHER, S_ALIKE };
 

@@ -449,8 +449,8 @@ rd_code rd_gpu_group_wait(rd_gpu_group *q, double timeout_s, rd_status *st)
     patience p = patience_of(timeout_s);
     RD_TRY(rd_gpu_alive(g, st));
     RD_TRY(rd_gpu_flush(g, st));
-    /* If the ops' stream has joined the sums, this event comes after all of them, and after marks on
-     * that stream: reading those then waits no more. */
+    /* If the ops' stream has joined the sums, this event comes after all of them, and after marks
+     * on that stream: reading those then waits no more. */
     TRY_CUDA(g, cudaEventRecord(q->now, g->stream));
     q->waited = true;
     for (;;) {

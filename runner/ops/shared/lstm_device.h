@@ -1,4 +1,5 @@
-/* lstm_device.h -- one unit of an LSTM in one time step, for kernels. The formulas are in cell.h. */
+/* lstm_device.h -- one unit of an LSTM in one time step, for kernels. The formulas are in cell.h.
+ * */
 #ifndef RD_LSTM_DEVICE_H
 #define RD_LSTM_DEVICE_H
 

@@ -26,7 +26,8 @@ typedef struct rd_tick_operand {
     int64_t h_at; /* first column of h; columns of x come first */
 } rd_tick_operand;
 
-/* The arrays of a tick. Steps are those of the packing: step t has the rows off[t] .. off[t + 1]. */
+/* The arrays of a tick. Steps are those of the packing: step t has the rows off[t] .. off[t + 1].
+ * */
 typedef struct rd_lstm_tick {
     rd_element type;       /* of operands and dz */
     int64_t n_layers;      /* number of layers of the arrays */
