@@ -142,7 +142,8 @@ void leave(ncclComm *c)
 }
 
 std::mutex lock;
-std::vector<ncclComm *> aborted; /* the stream may still look at them */
+/* The stream may still look at them, so they stay until the process ends. */
+std::vector<ncclComm *> &aborted = *new std::vector<ncclComm *>;
 
 } // namespace
 
