@@ -59,7 +59,6 @@ static rd_code lora_target(const gpt_config *c, const rd_config *cfg, const char
 rd_code gpt_lora_check(const gpt_config *c, const rd_model_args *a, rd_tf_lora_config *out,
                        rd_status *st)
 {
-    static const char *const own[] = {"lora_targets", "lora_alpha", "lora_dropout", "lora_rslora"};
     const double r = (double)c->lora_rank, alpha = c->lora_alpha > 0.0 ? c->lora_alpha : r;
     *out = (rd_tf_lora_config){.rank = c->lora_rank, .keep = 1.0 - c->lora_dropout};
     if (c->lora_rank == 0 && c->lora_from)
@@ -67,13 +66,7 @@ rd_code gpt_lora_check(const gpt_config *c, const rd_model_args *a, rd_tf_lora_c
                        "%s: 'lora_from' needs the folder of the weights: \"init_from\", or "
                        "\"checkpoint\" for eval, infer and export",
                        rd_config_where(a->config, "lora_from"));
-    if (c->lora_rank == 0) {
-        for (int i = 0; i < 4; i++)
-            if (rd_config_has(a->config, own[i]))
-                rd_warn(a->log, "%s: '%s' has no effect without 'lora_rank'",
-                        rd_config_where(a->config, own[i]), own[i]);
-        return RD_OK;
-    }
+    if (c->lora_rank == 0) return RD_OK;
     out->scale = c->lora_rslora ? alpha / sqrt(r) : alpha / r;
     for (int i = 0; i < c->lora_targets.n; i++)
         RD_TRY(lora_target(c, a->config, c->lora_targets.at[i], &out->targets, st));

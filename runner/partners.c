@@ -21,7 +21,7 @@ enum {
 static const struct partner_rule {
     const char *key[MOST_KEYS]; /* ends with NULL */
     const char *partner[3];     /* one of them is enough; ends with NULL */
-    const char *words[3];       /* ends with NULL; none: any value but null, false, 0 */
+    const char *words[4];       /* ends with NULL; none: any value but null, false, 0 */
     unsigned modes;             /* that read the keys */
     const char *without;        /* NULL: none; else the rule does not hold without this key */
 } rules[] = {
@@ -35,7 +35,18 @@ static const struct partner_rule {
      {"sampling"},
      SCORES,
      NULL},
+    {{"coverage_penalty", "coverage_penalty_type"},
+     {"decoder_type"},
+     {"beam_search"},
+     DECODES,
+     NULL},
+    {{"coverage_penalty_type"}, {"coverage_penalty"}, {NULL}, DECODES, NULL},
     {{"shortlist_k"}, {"shortlist_file"}, {NULL}, SCORES, NULL},
+    {{"bucket_width", "bucket_scaling", "bucket_multiple"},
+     {"bucketing"},
+     {"sockeye", "sockeye_3_word", "sockeye_3_max_word"},
+     TRAINS,
+     NULL},
     {{"proj_size"}, {"encoder_cell_type", "decoder_cell_type"}, {"lstm", "glstm"}, RUNS, NULL},
     {{"max_positions"}, {"positions"}, {"learned"}, RUNS, NULL},
     {{"rope_theta", "rope_scaling"}, {"pos"}, {"rope"}, RUNS, NULL},
@@ -46,6 +57,11 @@ static const struct partner_rule {
      RUNS,
      NULL},
     {{"document_positions"}, {"document_mask"}, {NULL}, RUNS, NULL},
+    {{"lora_targets", "lora_alpha", "lora_dropout", "lora_rslora"},
+     {"lora_rank"},
+     {NULL},
+     RUNS,
+     NULL},
     {{"sample_tokens"}, {"sample_texts"}, {NULL}, RD_MODE_TRAIN_EVAL, NULL},
     {{"sample_summaries"}, {"print_samples"}, {NULL}, TRAINS, NULL},
     {{"split_seed"}, {"eval_fraction"}, {NULL}, RUNS, NULL},
@@ -112,7 +128,7 @@ static bool partner_counts(const rd_config *c, const char *partner, const char *
     const json_t *v = rd_config_get(c, partner);
     const char *s = json_string_value(v);
     if (!words[0]) return s ? *s != '\0' : json_is_true(v) || json_number_value(v) != 0.0;
-    for (int i = 0; i < 3 && words[i]; i++)
+    for (int i = 0; i < 4 && words[i]; i++)
         if (s && !strcasecmp(s, words[i])) return true;
     return false;
 }
