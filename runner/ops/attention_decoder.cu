@@ -1,13 +1,13 @@
 /* attention_decoder.cu -- the decoder's time loop on a GPU, for LSTM layers without a projection
- * and without a layer in front of them. All other decoders use the loop of attention_decoder.c.
+ * and without a layer in front of them. All other decoders use shared/attention_loop.c.
  *
  * A layer's input and its output of the step before are one operand [x h], of 16 bits in mixed. So
  * a step has one product for each layer, and one kernel behind it writes the operands of the next
  * products (shared/lstm_tick.h). The attention writes the context into the next step's operand.
  * With L layers, a step takes 2 L + 2 launches forward: products, kernels; query, attention. It
  * takes as many back, and in mixed one more, which rounds the gradient of the query. */
-#include "attention_decoder.h"
 #include "shared/attention_kernels.h"
+#include "shared/attention_loop.h"
 #include "shared/lstm_tick.h"
 #include "../engine/gpu/element_device.h"
 #include "../engine/gpu/rows_grid.h"

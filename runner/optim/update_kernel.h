@@ -101,8 +101,8 @@ static __device__ void rd_update_rows(const Rule &rule, const rd_gpu_arrays &s,
     }
 }
 
-/* With three blocks a multiprocessor the limit is 80 registers a thread; rules need up to 59. Without
- * the number ptxas aimed at 48 for adagrad on sm_90, and spilled. */
+/* With three blocks a multiprocessor the limit is 80 registers a thread; rules need up to 59.
+ * Without the number ptxas aimed at 48 for adagrad on sm_90, and spilled. */
 template <class Rule>
 static __global__ void __launch_bounds__(RD_BLOCK, 3) rd_update_all(Rule rule, rd_gpu_arrays s)
 {

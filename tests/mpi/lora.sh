@@ -38,6 +38,9 @@ expect "... as a folder" 0 "" timeout 100 "$PROG" --logdir=base --mode=export --
 expect "one rank" 0 "10,000 parameters (0.0 MB); 832 of them are trained (8.32 %), the others are frozen" t 1 one --max_steps=20
 hosts() { (export RD_COMM_HOSTS=2 && t "$@"); }
 expect "two hosts" 0 "" hosts 2 two --max_steps=20
+expect "two hosts that divide the state" 0 "" hosts 2 sharded --max_steps=20 --set shard=optimizer
+expect "do so" 0 "shard optimizer: each of 2 ranks keeps and updates its part" cat sharded/run.log
+expect "end with the same bytes" 0 "" cmp two/model-20.npz sharded/model-20.npz
 expect "four ranks, two parts" 0 "" t 4 four --max_steps=20 --set iter_size=2
 expect "one rank, four parts" 0 "" t 1 parts --max_steps=20 --set iter_size=4
 for run in two four parts; do

@@ -5,7 +5,7 @@
  * tests/mpi/shard.sh runs it on simulated hosts, with and without shared memory. */
 #include "test.h"
 #include "optim_defaults.h"
-#include "rank_check.h"
+#include "odd_params.h"
 #include "rd/hash.h"
 #include "rd/optim.h"
 #include "rd/shard.h"
@@ -265,39 +265,20 @@ typedef struct fixture {
     double norm[8];
 } fixture;
 
-/* Shapes that hit every way of cutting, and running statistics between the parameters. Each rank
- * alone, or divided. */
+/* Each rank alone, or divided. */
 static void setup(fixture *f, const rd_optim_config *config, int n_threads, bool sharded)
 {
-    static const struct {
-        const char *name;
-        int64_t dim[2];
-        unsigned flags;
-    } shapes[] = {{"matrix", {197, 231}, 0},
-                  {"long_rows", {5, 5003}, RD_PARAM_ROWS},
-                  {"table", {3301, 7}, RD_PARAM_ROWS},
-                  {"bias", {13, 1}, RD_PARAM_NO_DECAY},
-                  {"scalar", {1, 1}, 0},
-                  {"last", {64, 300}, 0}};
     rd_status st = {0};
-    rd_param *q;
     char why[200] = "";
     int64_t *cut, n_cuts;
     float *g;
     rd_optim_config c = *config;
     *f = (fixture){0};
     c.sharded = sharded;
-    CHECK(rd_params_new(&f->p, &st) == RD_OK);
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        const rd_init init = {.kind = RD_INIT_NORMAL, .value = 0.5};
-        CHECK(rd_params_add(f->p, shapes[i].name, 2, shapes[i].dim, init, shapes[i].flags, &q,
-                            &st) == RD_OK);
-        if (i == 2) CHECK(rd_params_add_state(f->p, "mean", 5000, 1.0, 0.9, &q, &st) == RD_OK);
-    }
-    CHECK(rd_params_seal(f->p, 7, NAN, &st) == RD_OK);
+    f->p = odd_params_new();
     CHECK(rd_optim_new(&c, f->p, n_threads, &f->o, &st) == RD_OK);
     if (!sharded) return;
-    const int64_t span = rd_params_span(f->p);
+    const int64_t span = rd_params_grad_span(f->p);
     CHECK(rd_comm_arena_new(comm, span, &g, NULL, &st) == RD_OK);
     rd_params_use_grads(f->p, g);
     CHECK(rd_optim_cuts(f->o, &cut, &n_cuts, &st) == RD_OK && n_cuts > 10);
@@ -328,6 +309,7 @@ static rd_optim_stats step(fixture *f, int64_t t, float odd)
     float *g = rd_params_grads(f->p);
     for (int i = 0; i < rd_params_n(f->p); i++) {
         const rd_param *q = rd_params_at(f->p, i);
+        if (q->flags & RD_PARAM_FROZEN) continue;
         fill_random(g + q->offset, q->n, (uint32_t)(t * 31 + i));
         for (int64_t k = 0; k < q->n && (q->flags & RD_PARAM_ROWS); k++)
             if ((k / q->dim[1] + t) % 3 == 0) g[q->offset + k] = 0.0f; /* rows without gradient */
@@ -364,7 +346,7 @@ static void one_case(const char *optimizer, double clip, double lars_nu, double 
     rd_status st = {0};
     rd_optim_config c = optim_defaults;
     fixture a, b;
-    uint64_t x[8], y[8];
+    uint64_t x[ODD_PARAMS], y[ODD_PARAMS];
     int damaged;
     c.optimizer = optimizer;
     c.max_grad_norm = clip;
@@ -385,12 +367,13 @@ static void one_case(const char *optimizer, double clip, double lars_nu, double 
         CHECK(t == 2 || memcmp(a.norm, b.norm, sizeof a.norm) == 0);
         if (t == 3) /* all gradients are scaled and clipped */
             CHECK(memcmp(rd_params_grads(a.p), rd_params_grads(b.p),
-                         (size_t)rd_params_span(a.p) * 4) == 0);
+                         (size_t)rd_params_grad_span(a.p) * 4) == 0);
         check_same(&a, &b);
     }
     CHECK(rd_optim_checksums(a.o, x, &damaged, &st) == RD_OK && damaged < 0);
     CHECK(rd_optim_checksums(b.o, y, &damaged, &st) == RD_OK && damaged < 0);
-    CHECK(memcmp(x, y, (size_t)rd_params_n(a.p) * sizeof *x) == 0);
+    for (int i = 0; i < ODD_PARAMS; i++) /* of a host's copy of frozen values, one rank counts */
+        CHECK(x[i] == y[i] || (i == ODD_FROZEN && world->local_rank > 0));
     for (int i = 0; i < 2; i++) { /* to the averages and back */
         CHECK(rd_optim_swap_ema(a.o, &st) == RD_OK && rd_optim_swap_ema(b.o, &st) == RD_OK);
         check_same(&a, &b);

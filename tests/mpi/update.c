@@ -6,7 +6,7 @@
  * ranks, with and without shared memory. */
 #include "test.h"
 #include "optim_defaults.h"
-#include "rank_check.h"
+#include "odd_params.h"
 #include "rd/optim.h"
 #include <math.h>
 #include <stdio.h>
@@ -41,37 +41,12 @@ static void fill(const fixture *f, float *x, uint32_t seed, bool zero_rows)
     }
 }
 
-/* Shapes that hit every way of cutting; running statistics and a frozen parameter between them. */
-enum { FROZEN = 3 };
 static void setup(fixture *f, const rd_optim_config *c, int n_threads, bool shared)
 {
-    static const struct {
-        const char *name;
-        int64_t dim[2];
-        unsigned flags;
-    } shapes[] = {{"matrix", {197, 231}, 0},
-                  {"long_rows", {5, 5003}, RD_PARAM_ROWS},
-                  {"table", {3301, 7}, RD_PARAM_ROWS},
-                  {"bias", {13, 1}, RD_PARAM_NO_DECAY},
-                  {"scalar", {1, 1}, 0},
-                  {"last", {64, 300}, 0}};
     rd_status st = {0};
-    rd_param *q;
     char why[200] = "";
     *f = (fixture){.c = *c};
-    CHECK(rd_params_new(&f->p, &st) == RD_OK);
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        const rd_init init = {.kind = RD_INIT_NORMAL, .value = 0.5};
-        CHECK(rd_params_add(f->p, shapes[i].name, 2, shapes[i].dim, init, shapes[i].flags, &q,
-                            &st) == RD_OK);
-        if (i != 2) continue;
-        CHECK(rd_params_add(f->p, "frozen", 2, (int64_t[]){43, 1003}, init, RD_PARAM_ROWS, &q,
-                            &st) == RD_OK);
-        rd_params_freeze(f->p, q);
-        CHECK(rd_params_add_state(f->p, "mean", 5000, 1.0, 0.9, &q, &st) == RD_OK);
-    }
-    CHECK(rd_params_at(f->p, 3)->flags == RD_PARAM_FROZEN);
-    CHECK(rd_params_seal(f->p, 7, NAN, &st) == RD_OK);
+    f->p = odd_params_new();
     CHECK(rd_optim_new(&f->c, f->p, n_threads, &f->o, &st) == RD_OK);
     f->param_norm = calloc((size_t)rd_params_n(f->p), sizeof *f->param_norm);
     CHECK(f->param_norm);
@@ -170,7 +145,7 @@ static void one_case(const char *optimizer, double clip, double lars_nu, double 
     CHECK(rd_optim_checksums(a.o, of_a, &damaged_a, &st) == RD_OK && damaged_a == -1);
     CHECK(rd_optim_checksums(b.o, of_b, &damaged_b, &st) == RD_OK && damaged_b == -1);
     for (int i = 0; i < rd_params_n(a.p); i++)
-        CHECK(of_a[i] == of_b[i] || (i == FROZEN && world->local_rank > 0));
+        CHECK(of_a[i] == of_b[i] || (i == ODD_FROZEN && world->local_rank > 0));
     for (int i = 0; i < 2; i++) { /* weights and their averages change places, and back */
         CHECK(rd_optim_swap_ema(a.o, &st) == RD_OK && rd_optim_swap_ema(b.o, &st) == RD_OK);
         check_same(&a, &b);
@@ -210,8 +185,9 @@ static void test_flipped_bit(void **state)
         int param;
         int64_t at;
         bool step; /* an update comes between */
-    } cases[] = {{0, 0, false}, {0, 45506, true},  {1, 12345, true},   {4, 1234, true},
-                 {6, 0, true},  {7, 19199, false}, {FROZEN, 0, false}, {FROZEN, 43128, true}};
+    } cases[] = {
+        {0, 0, false}, {0, 45506, true},  {1, 12345, true},       {4, 1234, true},
+        {6, 0, true},  {7, 19199, false}, {ODD_FROZEN, 0, false}, {ODD_FROZEN, 43128, true}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fixture f;
         setup(&f, &c, 1, true);
@@ -226,7 +202,7 @@ static void test_flipped_bit(void **state)
             flip(&f, cases[i].param, cases[i].at);
         CHECK(rd_comm_barrier(comm, &st) == RD_OK);
         if (cases[i].step) (void)step(&f, 3, 3, false, 0.0f);
-        CHECK(found(&f) == (shared > 0.0 || cases[i].param == FROZEN ? cases[i].param : -1));
+        CHECK(found(&f) == (shared > 0.0 || cases[i].param == ODD_FROZEN ? cases[i].param : -1));
         teardown(&f);
     }
     /* Values that were written on purpose are no damage. */

@@ -421,10 +421,10 @@ static void test_npz(void **state)
     int64_t y8[N];
     for (int i = 0; i < N * H * W; i++) x[i] = pixel(i);
     for (int i = 0; i < N; i++) y8[i] = y1[i] = (uint8_t)(i * 3 % 10);
-    const rd_array whole[] = {{"x_train", "|u1", 3, {N, H, W}, x, sizeof x},
-                              {"y_train", "|u1", 1, {N}, y1, sizeof y1},
-                              {"x_test", "|u1", 4, {N, H, W, 1}, x, sizeof x},
-                              {"y_test", "<i8", 2, {N, 1}, y8, sizeof y8}};
+    const rd_array whole[] = {{"x_train", "|u1", 3, {N, H, W}, .data = x, .bytes = sizeof x},
+                              {"y_train", "|u1", 1, {N}, .data = y1, .bytes = sizeof y1},
+                              {"x_test", "|u1", 4, {N, H, W, 1}, .data = x, .bytes = sizeof x},
+                              {"y_test", "<i8", 2, {N, 1}, .data = y8, .bytes = sizeof y8}};
     assert_int_equal(rd_npz_write(files_at("mnist.npz"), whole, 4, NULL, &st), RD_OK);
     check_idx(open_ok("npz_images", "{'data_dir': '@'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN));
     check_idx(open_ok("npz_images", "{'data_dir': '@'}", RD_MODE_EVAL, RD_SPLIT_EVAL));
@@ -437,16 +437,16 @@ static void test_npz(void **state)
         int which;
         rd_array a;
     } bad[] = {
-        {"has no array 'x_train'; it has: ", 0, {"x", "|u1", 3, {N, H, W}, NULL, N * H * W}},
-        {"3 dimensions of type <f4, but images", 0, {"x_train", "<f4", 3, {2, 2, 2}, NULL, 32}},
-        {"2 dimensions of type |u1, but images", 0, {"x_train", "|u1", 2, {N, H}, NULL, N * H}},
+        {"has no array 'x_train'; it has: ", 0, {"x", "|u1", 3, {N, H, W}, .bytes = N * H * W}},
+        {"3 dimensions of type <f4, but images", 0, {"x_train", "<f4", 3, {2, 2, 2}, .bytes = 32}},
+        {"2 dimensions of type |u1, but images", 0, {"x_train", "|u1", 2, {N, H}, .bytes = N * H}},
         {"5 images in 'x_train', 6 labels in 'y_train'",
          0,
-         {"x_train", "|u1", 3, {5, H, W}, NULL, 5 * H * W}},
-        {"6 images of 5 x 2 x 2", 0, {"x_train", "|u1", 4, {N, H, 2, 2}, NULL, N * H * 4}},
-        {"1 dimensions of type <f4, but labels", 1, {"y_train", "<f4", 1, {N}, NULL, 4 * N}},
-        {"label -1 of sample 0 is out of range", 1, {"y_train", "|i1", 1, {N}, NULL, N}},
-        {"has no array 'y_train'", 1, {"y", "|i1", 1, {N}, NULL, N}},
+         {"x_train", "|u1", 3, {5, H, W}, .bytes = 5 * H * W}},
+        {"6 images of 5 x 2 x 2", 0, {"x_train", "|u1", 4, {N, H, 2, 2}, .bytes = N * H * 4}},
+        {"1 dimensions of type <f4, but labels", 1, {"y_train", "<f4", 1, {N}, .bytes = 4 * N}},
+        {"label -1 of sample 0 is out of range", 1, {"y_train", "|i1", 1, {N}, .bytes = N}},
+        {"has no array 'y_train'", 1, {"y", "|i1", 1, {N}, .bytes = N}},
     };
     uint8_t junk[4 * N * H * W];
     memset(junk, 255, sizeof junk);

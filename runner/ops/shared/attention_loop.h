@@ -1,6 +1,6 @@
-/* attention_decoder.h -- declarations that attention_decoder.c and attention_decoder.cu share. */
-#ifndef RD_ATTENTION_DECODER_H
-#define RD_ATTENTION_DECODER_H
+/* attention_loop.h -- the time loop of a decoder with input feeding, for the op. */
+#ifndef RD_ATTENTION_LOOP_H
+#define RD_ATTENTION_LOOP_H
 
 #include "rd/attention.h"
 
@@ -35,7 +35,7 @@ typedef struct rd_attn_loop_saved {
     const int64_t *first, *len, *place, *slot0;
     int64_t n_weights, max_len;
     rd_attn_loop_rows l[RD_MAX_LAYERS];
-    void *fused; /* what attention_decoder.cu keeps; NULL: the loop of attention_decoder.c ran */
+    void *fused; /* what attention_decoder.cu keeps; NULL: rd_attn_loop_forward ran */
 } rd_attn_loop_saved;
 
 /* The state that both directions set up alike. */
