@@ -62,12 +62,12 @@ config=
 for call in cudaStreamCreateWithFlags:1 cudaMalloc:12 cudaMemcpyAsync:3 cudaLaunchKernel:200 cublasLtMatmul:40 cudaEventSynchronize:2 cublasLtMatmulAlgoGetHeuristic:3 \
     cudaMallocHost:1; do
     name=${call%:*}
-    [ "$name" != cudaLaunchKernel ] || name='[a-z_<>, ]*'
+    [ "$name" != cudaLaunchKernel ] || name='[a-zA-Z_<>, ]*'
     expect "$call" 3 "error: .*GPU 0: .*$name: a failure of the fake" with RD_FAKE_FAIL=$call 1 fails --max_steps=3
     expect "$call and all later ones" 3 "error: .*GPU 0: .*: a failure of the fake" with RD_FAKE_FAIL="$call+" 1 fails_on --max_steps=3
 done
 expect "a kernel that faults" 3 "error: .*cudaErrorIllegalAddress, seen after kernel .*RD_CUDA_SYNC=1" with RD_FAKE_FAULT=100 1 fault --max_steps=3
-expect "with its name" 3 "error: .*GPU 0: [a-z_<>, ]*: .*cudaErrorIllegalAddress" \
+expect "with its name" 3 "error: .*GPU 0: [a-zA-Z_<>, ]*: .*cudaErrorIllegalAddress" \
     ranks 1 env RD_FAKE_FAULT=100 RD_CUDA_SYNC=1 "$PROG" --config_file=toy.json --logdir=fault --set device=cuda --max_steps=3
 expect "a graph that cannot be made" 0 "launched one by one from here on: GPU 0: cudaGraphInstantiate" with RD_FAKE_FAIL=cudaGraphInstantiate:1 1 graph --max_steps=20
 expect "a library that is too old" 3 "has no cublasLtMatmul: it is too old" with RD_FAKE_LACKS=cublasLtMatmul 1 old --max_steps=1
