@@ -228,9 +228,9 @@ demo demo-translate demo-lm:
 TESTS_unit := $(UNIT) $(FUZZ) $(filter tests/unit/% tests/scripts/% tests/golden/%,$(SHELLS))
 HOSTS      := $(patsubst %,tests/mpi/%.sh,cluster cluster_train hosts launch_hosts rows_hosts slurm transformer_hosts update_hosts)
 LONG       := $(patsubst %,tests/mpi/%.sh,doctor doctor_agree supervise signals watch images end finite logdir other_ranks decode batch_tokens average checkpoints \
-              raw_text spikes transformer exchange launch lm whole sweep rows any) \
+              raw_text spikes transformer exchange launch lm whole sweep rows any flow comm trace best changed ends descent) \
               $(wildcard tests/fault/*.sh) $(BUILD)/tests/golden/images tests/cli/run \
-              $(patsubst %,tests/scripts/%.sh,lint_finds install docker) tests/unit/typing.sh tests/unit/translation_tasks.sh
+              $(patsubst %,tests/scripts/%.sh,lint_finds install docker gpu_check) tests/unit/typing.sh tests/unit/translation_tasks.sh
 TESTS_hosts := $(HOSTS)
 TESTS_mpi  := $(filter-out $(HOSTS),$(filter tests/mpi/% tests/fault/%,$(SHELLS)))
 TESTS_cli  := $(if $(wildcard tests/cli/*/cmd),tests/cli/run)
@@ -264,7 +264,8 @@ asan-programs:
 	@$(MAKE) --no-print-directory $(ASAN) programs
 # Without OpenMP: ThreadSanitizer does not see the barriers of libgomp, and would report each loop.
 TSAN := VARIANT=tsan SAN=thread OPT=-O1 OPENMP=-fopenmp-simd
-TSAN_T := unit/barrier unit/subword_threads unit/watch unit/image_data unit/image_batches mpi/flow mpi/watch mpi/image_data
+TSAN_T := unit/barrier unit/subword_threads unit/watch unit/image_data unit/image_batches mpi/flow mpi/image_data \
+          $(if $(filter all,$(CASES)),mpi/watch)
 tsan: ## tests of the code with threads (exchange, watch, image workers) under ThreadSanitizer
 	@$(MAKE) --no-print-directory $(TSAN) T='$(or $(T),$(TSAN_T))' test
 mutate: ## changes the program in one place at a time: a test must fail each time (half an hour): make mutate [N="3 schedule"]
