@@ -1,4 +1,4 @@
-/* resume.h -- checkpoints of a run. */
+/* resume.h -- reads checkpoints of a run. */
 #ifndef RD_RUN_RESUME_H
 #define RD_RUN_RESUME_H
 
@@ -7,18 +7,6 @@
 
 /* Warns of a checkpoint whose name has another step than its contents. Rank 0 only. */
 void resume_report_renamed(const rd_run *r, const rd_ckpt *c);
-
-/* Saves PREFIX-<step>.npz and keeps the newest `keep` of them. Rank 0 only; if hosts keep parts of
- * the optimizer's state (key shard), all other ranks are in run_lend_state meanwhile. */
-rd_code run_save(rd_run *r, const char *prefix, int keep, rd_status *st);
-
-/* Saves best-<step>.npz, whose figure is `value`, and removes the best file of the same series that
- * it replaces. After a failure the best figure is the one before. Rank 0 only. */
-rd_code run_save_best(rd_run *r, double value, rd_status *st);
-
-/* Collective, after a block in which rank 0 may have saved any number of times. Until then the
- * other ranks send rank 0 the state that their hosts keep. Does nothing if rank 0 has all. */
-rd_code run_lend_state(rd_run *r, rd_status *st);
 
 /* Collective. Finds a checkpoint, checks that it fits, and gives weights, optimizer state and
  * progress to all ranks. what: "newest", "best" or a path. *found false with RD_OK: there is

@@ -9,6 +9,7 @@
 #include "patience.h"
 #include "recorder.h"
 #include "resume.h"
+#include "save.h"
 #include "signals.h"
 #include "text_samples.h"
 #include "train_impl.h"

@@ -3,6 +3,7 @@
 #include "recorder.h"
 #include "replicas.h"
 #include "resume.h"
+#include "save.h"
 #include "train_impl.h"
 #include "fault.h"
 #include "rd/checkpoint.h"
