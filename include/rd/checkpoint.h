@@ -43,7 +43,7 @@ rd_code rd_ckpt_load_newest(const char *dir, const char *name_prefix, rd_ckpt *o
 /* Loads this file. The caller releases *out. */
 rd_code rd_ckpt_load(const char *path, rd_ckpt *out, rd_status *st);
 
-/* A checkpoint of which others are the mean. */
+/* A checkpoint that took part in an average. */
 typedef struct rd_ckpt_parent {
     char name[64]; /* of the file */
     int64_t step;

@@ -319,8 +319,7 @@ typedef struct rd_option_owner {
 /* Refuses a key that the config sets although only owners read it that this run has not chosen:
  * "x.json:3:5: 'lars_eta' belongs to optimizer lars; this run uses adam; ..." (RD_EUSAGE).
  *   - Only the file and --set count: not defaults, not null, not what the program itself put.
- *   - A kind of which nothing is chosen (infer mode without an optimizer, an unknown name) refuses
- *     nothing.
+ *   - A kind without a chosen part (infer mode has no optimizer; an unknown name) refuses nothing.
  *   - Keys of a config that allows unknown keys are noted instead: one line each is added to
  *     *notes. So are RD_CARRIED keys that rd_config_refuses does not refuse. */
 rd_code rd_config_check_owners(const rd_config *c, const rd_option_owner *owners, int n,

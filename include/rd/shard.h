@@ -67,8 +67,8 @@ rd_code rd_shard_flow(rd_shard *s, float *x, rd_flow_mode mode, rd_flow **out, r
 rd_code rd_shard_collect(rd_shard *s, float *x, rd_status *st);
 /* Collective. Does the same for the parts of the flow's array, which each rank has. */
 rd_code rd_shard_collect_parts(rd_shard *s, float *x, rd_status *st);
-/* Collective. x has n values, of which host_of[i] knows the i-th. All hosts get all. x belongs to
- * the ranks of a host as in rd_shard_collect. */
+/* Collective. x has n values, and host_of[i] knows the i-th. All hosts get all. x belongs to the
+ * ranks of a host as in rd_shard_collect. */
 rd_code rd_shard_collect_f64(rd_shard *s, double *x, const int *host_of, int64_t n, rd_status *st);
 
 /* Rank 0 reads state of all hosts: rd_shard_fetch any number of times, then rd_shard_fetched. The

@@ -464,7 +464,7 @@ static rd_code put_one(const rd_cli *cli, rd_config *c, const bench_flag *f, con
     return cli_bench_put(c, f, value, f->key, json_of(f, value), said, st);
 }
 
-/* Pairs of flags of which only one may be given. */
+/* Pairs of flags that exclude each other. */
 static rd_code check_pairs(const rd_cli *c, rd_status *st)
 {
     static const char *const pairs[][2] = {

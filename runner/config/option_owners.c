@@ -79,8 +79,8 @@ static void name_owners(const rd_option_owner *owners, int n, const char *kind, 
     join_names(by_group ? group : name, by_group ? n_groups : found, out, used, cap);
 }
 
-/* Returns an owner that reads the key, of a kind of which another one is chosen; NULL: nothing is
- * wrong with the key. */
+/* Returns an owner that reads the key where the config chooses another part of its kind. NULL:
+ * nothing is wrong with the key. */
 static const rd_option_owner *foreign_owner(const rd_config *c, const rd_option_owner *owners,
                                             int n, const char *key)
 {

@@ -104,7 +104,7 @@ rd_code rd_images_label(rd_images *m, int64_t i, int64_t label, int64_t n_classe
     return RD_OK;
 }
 
-/* Appends n bytes to a block, of which *used bytes are in use. */
+/* Appends n bytes to a block that has *used bytes. */
 static rd_code images_append(rd_block *b, size_t *used, const void *p, size_t n, rd_status *st)
 {
     RD_TRY(rd_block_grow(b, *used + n, st));

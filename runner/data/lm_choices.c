@@ -1,5 +1,5 @@
-/* lm_choices.c -- questions with several answers, of which the model must find the likeliest one:
- * files of llm.c, such as its form of HellaSwag. JSON lines: lm_questions.c.
+/* lm_choices.c -- questions with several answers; the model finds the likeliest one. The files are
+ * llm.c's, such as its form of HellaSwag. JSON lines: lm_questions.c.
  *
  * A file begins with 256 int32: magic number, version, number of examples, bytes of the longest
  * one. An example is a list of uint16: 65535, its bytes, its number, the number of the right

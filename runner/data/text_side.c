@@ -396,7 +396,7 @@ done:
     return st->code;
 }
 
-/* Writes the ids of line i, of which there are `want`. The caller holds the lock. */
+/* Writes the `want` ids of line i. The caller holds the lock. */
 static rd_code again_ids(const rd_side *s, int64_t i, int64_t want, int32_t *out, rd_status *st)
 {
     rd_side_again *g = s->reader;

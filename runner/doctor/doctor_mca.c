@@ -141,7 +141,7 @@ const char *doc_mca_source(const json_t *mca, const char *name)
     return doc_text(json_object_get(mca, name), "source");
 }
 
-/* Returns the number at s, cut to -1 .. 65536, neither of which is a port. *end: behind it. */
+/* Returns the number at s, cut to -1 .. 65536. Neither bound is a port. *end: behind it. */
 static int mca_number(const char *s, char **end)
 {
     const long n = strtol(s, end, 10);

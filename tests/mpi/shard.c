@@ -319,7 +319,7 @@ static rd_optim_stats step(fixture *f, int64_t t, float odd)
     return s;
 }
 
-/* Has the divided one the values, and this host's part of the slots, of the whole one? */
+/* Checks that b has the values of a, and this host's part of its slots. */
 static void check_same(const fixture *a, const fixture *b)
 {
     rd_status st = {0};
