@@ -1,6 +1,6 @@
 """Measures PyTorch's speed with the Transformers of `make bench`, on the CPU or a GPU, and prints one JSON line.
 
-    python torch_transformer.py FILE.json [--attention_dropout P] [--batch B] [--vocab V] [--dtype float32|bfloat16]
+    python torch_transformer.py FILE.json [--attention_dropout P] [--attention sdpa|matrices] [--batch B] [--vocab V] [--dtype float32|bfloat16]
                                 [--threads N] [--warmup N] [--steps N] [--device cpu|cuda] [--tf32] [--compile]
     python torch_transformer.py --check
 
@@ -8,8 +8,8 @@ FILE.json is an experiment of ../ (transformer_base, transformer_small). Its key
 model is the pre-norm encoder-decoder Transformer of the config, written in the usual way for PyTorch: one product for
 queries, keys and values, scaled_dot_product_attention, one table of embeddings for source, target and output, output
 layer and cross-entropy with label smoothing over the real target positions, fused AdamW. With attention dropout,
-scaled_dot_product_attention of a CPU stores whole matrices and draws its mask slowly; then the same matrices are
-written out here, which is faster. bfloat16 is torch.autocast with float32 weights. cpu_share = CPU time / wall time:
+scaled_dot_product_attention of a CPU stores whole matrices and draws its mask slowly. --attention=matrices writes the
+same matrices out here, which is faster, and is the default then. bfloat16 is torch.autocast with float32 weights. cpu_share = CPU time / wall time:
 in a run well below 1 other programs used the CPU. --check compares loss and gradients with the reference of
 tests/golden on small sizes, and measures nothing.
 
@@ -90,9 +90,9 @@ def batches_of(c, size, vocab, wanted):
 
 # ---- model ----
 
-def attend(q, k, v, mask, causal, drop, training):
+def attend(q, k, v, mask, causal, drop, training, form=None):
     """Softmax attention of [sentence, head, position, column]; mask: added to the scores, or None."""
-    if not training or drop == 0.0 or q.is_cuda:
+    if form == "sdpa" or form is None and (not training or drop == 0.0 or q.is_cuda):
         return F.scaled_dot_product_attention(q, k, v, mask, drop if training else 0.0, causal)
     score = torch.matmul(q * q.shape[3] ** -0.5, k.transpose(2, 3))
     if causal:
@@ -104,6 +104,7 @@ class Attention(nn.Module):
     def __init__(self, c, memory):
         super().__init__()
         d, self.heads, self.drop = c["d_model"], c["n_heads"], c["dropout_attention"]
+        self.form = c.get("attention")
         self.norm = nn.LayerNorm(d, c.get("norm_eps", 1e-6))
         self.qkv = nn.Linear(d, d if memory else 3 * d, bias=False)
         self.kv = nn.Linear(d, 2 * d, bias=False) if memory else None
@@ -117,7 +118,7 @@ class Attention(nn.Module):
             q, k, v = heads(y, 3)
         else:
             (q,), (k, v) = heads(y, 1), heads(self.kv(memory), 2)
-        y = attend(q, k, v, mask, causal, self.drop, self.training)
+        y = attend(q, k, v, mask, causal, self.drop, self.training, self.form)
         return self.out(y.transpose(1, 2).flatten(2))
 
 
@@ -257,6 +258,7 @@ def main():
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     args.add_argument("config", nargs="?")
     args.add_argument("--attention_dropout", type=float)
+    args.add_argument("--attention", choices=("sdpa", "matrices"))
     args.add_argument("--batch", type=int)
     args.add_argument("--vocab", type=int)
     args.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"))
@@ -278,6 +280,7 @@ def main():
         c = json.load(f)
     if args.attention_dropout is not None:
         c["dropout_attention"] = args.attention_dropout
+    c["attention"] = args.attention
     vocab, size, steps = args.vocab or c["bench_vocab"], args.batch or c["batch_size"], args.steps or c["bench_steps"]
     torch.manual_seed(1)
     model = Transformer(c, vocab).train().to(args.device)
@@ -304,7 +307,7 @@ def main():
     clock.stop()
     print(json.dumps(dict(
         peer="torch", version=torch.__version__, config=args.config, dtype=args.dtype, device=args.device, tf32=args.tf32,
-        threads=args.threads, batch=size, vocab=vocab, attention_dropout=c["dropout_attention"], compiled=args.compile, steps=steps,
+        threads=args.threads, batch=size, vocab=vocab, attention_dropout=c["dropout_attention"], attention=c["attention"], compiled=args.compile, steps=steps,
         parameters=sum(p.numel() for p in model.parameters()), padding=round(1.0 - sum(tokens[args.warmup:]) / slots, 3),
         tokens_per_step=round(sum(tokens[args.warmup:]) / steps, 1),
         tokens_per_s=round(sum(tokens[args.warmup:]) / clock.seconds, 1),
