@@ -151,7 +151,7 @@ static int mca_number(const char *s, char **end)
 bool doc_mca_ports(const json_t *mca, const char *which, int *first, int *last)
 {
     char *end;
-    /* "46000-46049", or a list of ranges, of which the first counts. */
+    /* "46000-46049", or a list of ranges. The first range counts. */
     if (strcmp(which, "oob_tcp") == 0) {
         const char *s = doc_mca(mca, "oob_tcp_dynamic_ipv4_ports");
         *first = *last = s ? mca_number(s, &end) : 0;

@@ -250,8 +250,8 @@ rd_code rd_npz_new_mem(const void *p, size_t n, rd_npz **out, rd_status *st)
     return st->code;
 }
 
-/* Fails for an archive of which reading ended with `why`: with a fault of the machine if there was
- * one. No older checkpoint is tried then. libarchive only reports damage. */
+/* Fails because reading an archive ended with `why`. If the machine had a fault, the status is that
+ * fault, and no older checkpoint is tried. libarchive only reports damage. */
 static rd_code npz_failed(const char *path, const rd_input *in, struct archive *zip,
                           const rd_status *why, rd_status *st)
 {

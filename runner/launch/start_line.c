@@ -5,7 +5,7 @@
  * --mpirun_args is never repeated: two values of one setting are an error to mpirun.
  *
  * There is no kill delay in the line. The launcher asks for a stop by USR2, to which mpirun sets no
- * limit. A delay would also hold up the end of a run of which a rank has failed. */
+ * limit. A delay would also hold up the end of a run if a rank has failed. */
 #include "launch_impl.h"
 
 #include "rd/hostname.h"

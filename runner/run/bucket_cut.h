@@ -1,5 +1,5 @@
-/* bucket_cut.h -- cuts the gradient arena into buckets, each of which is summed over ranks by
- * itself. Pure functions. */
+/* bucket_cut.h -- cuts the gradient arena into buckets. Each bucket is summed over ranks by itself.
+ * Pure functions. */
 #ifndef RD_BUCKET_CUT_H
 #define RD_BUCKET_CUT_H
 

@@ -1,4 +1,4 @@
-/* embeddings.c -- gradients of embeddings, of which a step fills few rows.
+/* embeddings.c -- gradients of embeddings. A step fills few of their rows.
  *
  * The backward pass of the ops marks the rows that it writes (rd_tape_touched). Summed over ranks
  * are the rows that any rank has marked (comm_rows.h). Afterwards a mark says that the row may hold

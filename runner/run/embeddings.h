@@ -1,4 +1,4 @@
-/* embeddings.h -- gradients of embeddings, of which a step fills few rows. */
+/* embeddings.h -- gradients of embeddings. A step fills few of their rows. */
 #ifndef RD_RUN_EMBEDDINGS_H
 #define RD_RUN_EMBEDDINGS_H
 

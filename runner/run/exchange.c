@@ -3,7 +3,7 @@
  * The gradient arena is cut into buckets: ranges of whole parameters in the order of the arena.
  * Backward completes them in about this order. The first bucket is small, so that the first message
  * starts early. The cut follows from the config and the parameters, and no result depends on it.
- * Tables of which a step fills few rows are in no bucket. They are summed by rows at the end
+ * Tables are in no bucket if a step fills few of their rows. They are summed by rows at the end
  * (embeddings.c).
  *
  * With several hosts, buckets that are complete are sent while backward goes on (rd/comm.h, flows).
@@ -379,7 +379,7 @@ static void describe_on_gpus(const exchange *x, rd_strbuf *out)
         rd_strbuf_printf(out,
                          "between %s: gradients are summed by NCCL, as %s in %d bucket%s of about "
                          "%g MB, %s backward\n",
-                         x->run->device.shared ? "ranks, of which several have one GPU" : "GPUs",
+                         x->run->device.shared ? "ranks that share GPUs" : "GPUs",
                          rd_wire_name(x->run->config.allreduce_dtype), x->n, RD_S(x->n),
                          bucket_mb(x), overlaps(x) ? "during" : "after");
     else

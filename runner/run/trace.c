@@ -95,8 +95,8 @@ static rd_code write_all(int fd, const char *p, size_t n, off_t at, rd_status *s
     return RD_OK;
 }
 
-/* Appends lines, each of which begins with ",\n" (or is the file's first), and closes the array
- * again. */
+/* Appends lines, and closes the array again. Each line begins with ",\n", unless it is the file's
+ * first. */
 static rd_code add_lines(run_trace *t, rd_strbuf *lines, bool first, rd_status *st)
 {
     const off_t size = first ? 0 : lseek(t->fd, 0, SEEK_END);

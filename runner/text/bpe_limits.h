@@ -8,8 +8,8 @@
 
 typedef struct bpe_limits bpe_limits;
 
-/* Parses limits. pieces: lines "piece count", of which the counts are not read; glossaries: a
- * pattern of PCRE2 in each line. n 0: none. The caller owns *out, which is NULL without limits. */
+/* Parses limits. pieces: lines "piece count"; the counts are not read. glossaries: a pattern of
+ * PCRE2 in each line. n 0: none. The caller owns *out, which is NULL without limits. */
 rd_code bpe_limits_new(const char *pieces, size_t n_pieces, const char *glossaries,
                        size_t n_glossaries, bpe_limits **out, rd_status *st);
 void bpe_limits_free(bpe_limits *l); /* NULL is fine */

@@ -57,7 +57,7 @@ expect "a GPU" 0 "device: .*GPU" t 1 gpu --max_steps=20 $cuda
 for key in loss grad_norm accuracy; do
     expect "$key of the GPU" 0 "" close_curves $key 1e-4 20 cpu gpu
 done
-expect "two ranks share a GPU" 0 "through the hosts' memory, after backward: ranks share a GPU\|of which several have one GPU: .* by NCCL" t 2 shared --max_steps=20 $share
+expect "two ranks share a GPU" 0 "through the hosts' memory, after backward: ranks share a GPU\|between ranks that share GPUs: .* by NCCL" t 2 shared --max_steps=20 $share
 expect "their losses" 0 "" close_curves loss 1e-4 20 gpu shared
 expect "two ranks on one GPU are refused" 3 "two ranks on one GPU" t 2 refused --max_steps=2 $two
 expect "with a table" 3 "rank 1 .*GPU 0  *GPU-" t 2 refused --max_steps=2 $two
@@ -161,7 +161,7 @@ if [ "$emulated" -gt 0 ]; then
     unset RD_EMULATED_SM RD_FAULT
     expect "their losses" 0 "" close_curves loss 1e-3 8 half_one half_two
     RD_EMULATED_GPUS=1
-    expect "NCCL between ranks that share a GPU" 0 "of which several have one GPU: gradients are summed by NCCL" \
+    expect "NCCL between ranks that share a GPU" 0 "between ranks that share GPUs: gradients are summed by NCCL" \
         both RD_EMULATED_NCCL=23000 shared_nccl --max_steps=8 $share
     expect "their losses" 0 "" close_curves loss 1e-4 8 gpu shared_nccl
     expect "or the hosts' memory, if wanted" 0 "RD_COMM_NCCL=0" both RD_COMM_NCCL=0 shared_hosts --max_steps=2 $share

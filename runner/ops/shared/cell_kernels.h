@@ -47,7 +47,7 @@ typedef struct rd_gru_kernels {
 extern const rd_gru_kernels rd_cuda_gru;
 
 /* ---- packed rows: row_dropout.c, row_dropout.cu ---- */
-/* The rows of one mask: the n rows of steps t0 .. t1 - 1, of which `first` is the first. */
+/* The rows of one mask: the n rows of steps t0 .. t1 - 1. `first` is the first one. */
 typedef struct rd_mask_rows {
     const int64_t *off, *sample; /* of the packing, stored where kernels read them */
     int64_t t0, t1, first, n, width;
