@@ -206,6 +206,37 @@ done:
     return st->code;
 }
 
+/* Does a set of keys choose a part of the kind? */
+static bool chooses(const json_t *set, const char *kind)
+{
+    return json_object_get(set, kind) ||
+           (!strcmp(kind, "lr_policy") && json_object_get(set, "piecewise_learning_rate_schedule"));
+}
+
+rd_code rd_run_config_replaced(const rd_cli *cli, const json_t *set, json_t *found, rd_status *st)
+{
+    const rd_option_group *groups[RD_MAX_GROUPS];
+    rd_option_owner owners[RD_MAX_OWNERS];
+    rd_config *c = NULL;
+    rd_strbuf read = {0};
+    int n = rd_option_owners(NULL, owners);
+    bool any = false;
+    for (int i = 0; i < n; i++) any |= chooses(set, owners[i].kind);
+    if (!any) return RD_OK;
+    RD_TRY(config_root(cli, &read, st));
+    RD_TRY(rd_config_new_of_files(read.s, read.n, groups, rd_option_groups(groups),
+                                  cli->allow_unknown_keys, rd_cli_is_flag, &c, st));
+    for (int i = 0; i < cli->n_set; i++) RD_TRY(rd_config_set(c, cli->set[i], st));
+    n = rd_option_owners(c, owners);
+    for (int i = 0; i < n; i++)
+        if (owners[i].chosen && chooses(set, owners[i].kind))
+            RD_TRY(rd_config_replaced(c, owners, n, owners[i].kind, found, st));
+done:
+    rd_strbuf_release(&read);
+    rd_config_free(c);
+    return st->code;
+}
+
 enum { MAX_NAMED = 100 };
 
 static void warn_unknown(const rd_config *c, rd_log *log)

@@ -328,7 +328,8 @@ int main(int argc, char **argv)
         return (int)st.code;
     }
     if (rd_sweep_asked(&cli)) {
-        const int code = is_first_rank() ? rd_sweep(&cli, check_run) : 0;
+        const rd_sweep_config config = {check_run, rd_run_config_replaced};
+        const int code = is_first_rank() ? rd_sweep(&cli, &config) : 0;
         rd_cli_release(&cli);
         return code;
     }

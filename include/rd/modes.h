@@ -31,6 +31,10 @@ int rd_option_groups_read(const rd_config *c, const rd_option_group *out[RD_MAX_
 rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config **out,
                            rd_status *st);
 
+/* Lists the keys of the config's files that have no owner because --set chooses another part: `set`
+ * has the keys that may choose it. Adds to the object *found what rd_config_replaced does. */
+rd_code rd_run_config_replaced(const rd_cli *cli, const json_t *set, json_t *found, rd_status *st);
+
 /* Returns RD_EUSAGE if there is no file of the name that --config_file or a word gives. The message
  * names the nearest file. */
 rd_code rd_config_is_there(const rd_cli *cli, rd_status *st);

@@ -325,6 +325,12 @@ typedef struct rd_option_owner {
 rd_code rd_config_check_owners(const rd_config *c, const rd_option_owner *owners, int n,
                                rd_strbuf *notes, rd_status *st);
 
+/* Lists the keys of files that rd_config_check_owners would refuse because `kind`, "optimizer" for
+ * example, chooses another part. Adds each to the object *found, with a text: "x.json:3:5:
+ * 'lars_eta' belongs to optimizer lars". Keys of --set are not listed. */
+rd_code rd_config_replaced(const rd_config *c, const rd_option_owner *owners, int n,
+                           const char *kind, json_t *found, rd_status *st);
+
 /* Returns the first placeholder "[..DATA_LOCATION]" in a string that rd_config_read filled, as a
  * pointer to its '['; NULL: none. The message of a file that cannot be opened then says "set it
  * with --set data_location=DIR". */

@@ -93,6 +93,24 @@ static const rd_option_owner *foreign_owner(const rd_config *c, const rd_option_
     return foreign && !common_key(c, owners, n, key) ? foreign : NULL;
 }
 
+rd_code rd_config_replaced(const rd_config *c, const rd_option_owner *owners, int n,
+                           const char *kind, json_t *found, rd_status *st)
+{
+    for (int i = 0; i < c->n; i++) {
+        const rd_entry *e = &c->entry[i];
+        const bool of_file = e->origin == RD_ORIGIN_FILE || e->origin == RD_ORIGIN_OPENSEQ2SEQ;
+        const rd_option_owner *w = e->written && of_file ? foreign_owner(c, owners, n, e->o->key)
+                                                         : NULL;
+        char names[256];
+        if (!w || strcmp(w->kind, kind) != 0) continue;
+        name_owners(owners, n, w->kind, e->o->key, names, sizeof names);
+        if (json_object_set_new(found, e->o->key,
+                                json_sprintf("%s: '%s' belongs to %s", e->where, e->o->key, names)))
+            return rd_fail(st, RD_EENV, "out of memory for the keys of the config");
+    }
+    return st->code;
+}
+
 rd_code rd_config_check_owners(const rd_config *c, const rd_option_owner *owners, int n,
                                rd_strbuf *notes, rd_status *st)
 {

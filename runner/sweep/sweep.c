@@ -24,6 +24,7 @@ typedef struct sweep {
     sweep_pool pool;
     sweep_rounds rounds;
     rd_config *config; /* owned; of the first run */
+    json_t *dropped;   /* owned; the config's keys that some run has not, with their texts */
     rd_log *log;
     int lock;
     int64_t limit;          /* step of the present round; 0: none */
@@ -65,37 +66,63 @@ static rd_code check_command(const rd_cli *cli, rd_status *st)
     return st->code;
 }
 
-/* Checks the config of each run, before any run begins. Keeps that of the first one. */
-static rd_code check_configs(sweep *s, rd_sweep_check *check, rd_status *st)
+/* The command line of a run. */
+typedef struct run_line {
+    rd_cli cli;
+    sweep_words sets; /* texts behind --set */
+} run_line;
+
+static rd_code run_line_make(const sweep *s, const sweep_run *r, run_line *out, rd_status *st)
 {
-    const int base = s->cli->n_set;
+    const char *key;
+    json_t *v;
+    *out = (run_line){.cli = *s->cli};
+    for (int i = 0; i < s->cli->n_set; i++) sweep_words_add(&out->sets, "%s", s->cli->set[i]);
+    json_object_foreach(r->set, key, v)
+    {
+        sweep_words_add(&out->sets, "%s=%s", key, json_string_value(v));
+    }
+    json_object_foreach(r->drop, key, v)
+    {
+        sweep_words_add(&out->sets, "%s=null", key);
+    }
+    out->cli.set = (const char **)(uintptr_t)out->sets.at;
+    out->cli.n_set = out->sets.n;
+    if (out->sets.failed) rd_fail(st, RD_EENV, "out of memory for a run's keys");
+    return st->code;
+}
+
+/* Finds the keys that a run has not, and checks its config. The caller owns *out. */
+static rd_code check_run_config(sweep *s, const rd_sweep_config *config, sweep_run *r,
+                                rd_config **out, rd_status *st)
+{
+    run_line line;
+    r->drop = json_object();
+    if (run_line_make(s, r, &line, st) == RD_OK)
+        (void)config->replaced(&line.cli, r->set, r->drop, st);
+    sweep_words_release(&line.sets);
+    (void)json_object_update_missing(s->dropped, r->drop);
+    RD_TRY(st->code);
+    if (run_line_make(s, r, &line, st) == RD_OK) (void)config->read(&line.cli, out, st);
+    sweep_words_release(&line.sets);
+done:
+    return st->code;
+}
+
+/* Checks the config of each run, before any run begins. Keeps that of the first one. */
+static rd_code check_configs(sweep *s, const rd_sweep_config *config, rd_status *st)
+{
+    s->dropped = json_object();
     for (int i = 0; i < s->list.n; i++) {
-        sweep_run *r = &s->list.at[i];
-        rd_cli one = *s->cli;
-        rd_config *config = NULL;
-        const char *key;
-        json_t *v;
-        one.set = calloc((size_t)base + json_object_size(r->set) + 1, sizeof *one.set);
-        if (!one.set) return rd_fail(st, RD_EENV, "out of memory for a run's keys");
-        for (int k = 0; k < base; k++) one.set[k] = s->cli->set[k];
-        one.n_set = base;
-        json_object_foreach(r->set, key, v)
-        {
-            char *text = NULL;
-            if (asprintf(&text, "%s=%s", key, json_string_value(v)) >= 0)
-                one.set[one.n_set++] = text;
-        }
-        (void)check(&one, &config, st);
-        while (one.n_set > base) free((void *)(uintptr_t)one.set[--one.n_set]);
-        free((void *)one.set);
-        if (st->code != RD_OK) {
-            if (s->list.n > 1) rd_status_prefix(st, "run %s", r->name);
+        rd_config *own = NULL;
+        if (check_run_config(s, config, &s->list.at[i], &own, st) != RD_OK) {
+            if (s->list.n > 1) rd_status_prefix(st, "run %s", s->list.at[i].name);
             return st->code;
         }
         if (i == 0)
-            s->config = config;
+            s->config = own;
         else
-            rd_config_free(config);
+            rd_config_free(own);
     }
     return RD_OK;
 }
@@ -122,13 +149,13 @@ done:
 }
 
 /* Makes all runs, with names and folders, and checks them. */
-static rd_code sweep_plan(sweep *s, rd_sweep_check *check, rd_status *st)
+static rd_code sweep_plan(sweep *s, const rd_sweep_config *config, rd_status *st)
 {
     RD_TRY(check_command(s->cli, st));
     RD_TRY(sweep_command_program(s->common.program, st));
     RD_TRY(sweep_spec_read(s->cli, &s->list, st));
     RD_TRY(sweep_name_all(&s->list, st));
-    RD_TRY(check_configs(s, check, st));
+    RD_TRY(check_configs(s, config, st));
     RD_TRY(sweep_rounds_read(s->cli, s->config, &s->rounds, st));
     if (s->rounds.steps > 0 && !rd_config_has(s->config, "eval_frequency") &&
         json_number_value(rd_config_get(s->config, "eval_epochs")) == 0.0 &&
@@ -440,6 +467,17 @@ static int sweep_result(sweep *s)
     return left > 0 ? RD_ESTOP : first;
 }
 
+/* Says which keys of the config some runs have not. */
+static void say_dropped(const sweep *s)
+{
+    const char *key;
+    json_t *v;
+    json_object_foreach(s->dropped, key, v)
+    {
+        rd_info(s->log, "%s; runs with another one go without it", json_string_value(v));
+    }
+}
+
 static void say_begin(sweep *s)
 {
     const int done = sweep_n_over(s);
@@ -500,7 +538,7 @@ done:
     return st->code;
 }
 
-int rd_sweep(const rd_cli *cli, rd_sweep_check *check)
+int rd_sweep(const rd_cli *cli, const rd_sweep_config *config)
 {
     sweep s = {.cli = cli, .common = {.cli = cli}, .lock = -1};
     rd_status st = {.rank = -1};
@@ -508,7 +546,8 @@ int rd_sweep(const rd_cli *cli, rd_sweep_check *check)
     RD_TRY(rd_log_new(0, "", stderr, &s.log, &st));
     RD_TRY(sweep_lanes_leave_job(&under, &st));
     s.lanes.ranks = (int)(cli->sweep_ranks > 0 ? cli->sweep_ranks : cli->np > 0 ? cli->np : under);
-    RD_TRY(sweep_plan(&s, check, &st));
+    RD_TRY(sweep_plan(&s, config, &st));
+    say_dropped(&s);
     if (cli->check)
         print_runs(&s);
     else if (cli->sweep_slurm)
@@ -523,6 +562,7 @@ done:
     sweep_lanes_release(&s.lanes);
     sweep_list_release(&s.list);
     rd_config_free(s.config);
+    json_decref(s.dropped);
     if (s.lock >= 0) (void)close(s.lock);
     rd_log_free(s.log);
     return code;

@@ -49,6 +49,11 @@ static void add_sets(const sweep_common *c, const sweep_run *run, sweep_words *o
         sweep_words_add(out, "--set");
         sweep_words_add(out, "%s=%s", key, json_string_value(v));
     }
+    json_object_foreach(run->drop, key, v)
+    {
+        sweep_words_add(out, "--set");
+        sweep_words_add(out, "%s=null", key);
+    }
 }
 
 void sweep_command(const sweep_common *c, const sweep_run *run, int64_t stop_at, sweep_words *out)

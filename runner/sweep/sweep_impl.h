@@ -18,6 +18,7 @@ enum { SWEEP_MOST_RUNS = 10000 };
 
 typedef struct sweep_run {
     json_t *set;    /* owned; key -> text behind --set key=, in the order of the command line */
+    json_t *drop;   /* owned; an object of the config's keys that this run has not; NULL: none */
     char *name;     /* owned; name of its folder: letters, digits and "._+-=,~" */
     char *folder;   /* owned; its log folder */
     uint64_t hash;  /* of its command and its config */

@@ -613,6 +613,7 @@ void sweep_list_release(sweep_list *l)
 {
     for (int i = 0; i < l->n; i++) {
         json_decref(l->at[i].set);
+        json_decref(l->at[i].drop);
         free(l->at[i].name);
         free(l->at[i].folder);
     }

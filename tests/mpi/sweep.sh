@@ -50,6 +50,11 @@ expect "the others are done" 0 '^2$' eval '"$PROG" --mode=runs --logdir=bad --fo
 mkdir -p no
 touch 'no/seed=1'
 expect "a folder that cannot be made" 3 '^\[1/2\] seed=2: done' sweep no --sweep seed=1,2 --max_steps=5
+echo '{"base": "toy.json", "optimizer": "adam", "adam_beta2": 0.98}' > own.json
+own() { timeout 100 "$PROG" --config_file=own.json --mode=train --logdir=own --sweep optimizer=adam,sgd --max_steps=2; }
+expect "without the keys of the optimizer that a run replaces" 0 "own.json:1:[0-9]*: 'adam_beta2' belongs to optimizer adam or adamw; runs with another" own
+expect "the command again: nothing to start" 0 "2 of them over before" own
+expect "the optimizer's key where it is used" 0 '"value": 0.979' grep -A1 '"adam_beta2"' own/optimizer=adam/config.json
 expect "a sweep in the folder of a run" 2 "is the log folder of a run" sweep no/seed=2 --sweep seed=3,4
 
 # ---- kills ----
