@@ -1,7 +1,7 @@
 #!/bin/bash
 # launch_counts.sh -- the launches of a training step, and how often the host waits for the device, are at most those of floors.md. Counted by
 # tests/gpu/launches on the fake runtime (CUDA=fake); other builds skip it.
-# timeout: 100
+# timeout: 200
 . "$(dirname "$0")/../support/toy.sh"
 build=$PWD/${BUILD:-build/fake} tree=$PWD
 [ -e "$build/tests/support/fake/fake_runtime.cc.o" ] || { printf 'skip: %s is no build with CUDA=fake\n0 passed, 0 failed, 1 skipped\n' "$build"; exit 0; }
@@ -14,6 +14,11 @@ at_most() { # LAUNCHES WAITS TYPE CASE: the columns `all` and `waits`
 cd "$tree" || exit 2
 expect "gnmt_8x1024, mixed" 0 "" at_most 1928 2 mixed gnmt_8x1024
 expect "gnmt_8x1024, float32" 0 "" at_most 1565 2 float32 gnmt_8x1024
+page() { # CASE COLUMN: a number of the table of launches
+    awk -F'|' -v c="$1" -v k="$2" 'NF == 11 { gsub(/ /, "", $2) } NF == 11 && $2 == c { gsub(/[ ,]/, "", $k); print $k }' "$tree/tests/gpu/floors.md"
+}
+for case in toy g2p mnist_cnn en_de; do expect "$case: those of floors.md" 0 "" at_most "$(page $case 7)" 2 float32 $case; done
+expect "toy, mixed: those of floors.md" 0 "" at_most "$(page toy 8)" 2 mixed toy
 expect "a limit below the count is an error" 1 "" at_most 100 2 mixed gnmt_8x1024
 # Rank 0 of two counts. The third wait is that for the sums of NCCL.
 cat > "$work/two" << END

@@ -132,7 +132,7 @@ expect "nothing is left behind" 0 "^0$" sh -c 'ls tmp | wc -l'
 checked "red, part 1" 1 1 "environment ops ops_cudnn bench_first" "nogpu skips slow own graphs"
 says "no GPU" 'FAILED: a first step on the GPU: status 3'
 says "a skip without a reason" '^FAIL ops_cudnn .*1 skipped without a reason'
-says "half of the predicted speed" 'FAILED: gnmt_8x1024 mixed: 90.0 ms, less than half of the predicted speed (42 ms)'
+says "half of the predicted speed" 'FAILED: gnmt_8x1024 mixed: 90.0 ms, less than half of the predicted speed ([0-9]* ms)'
 says "not by cuDNN where it was expected" 'FAILED: toy float32: not by cuDNN, which was expected: 0 passes by cuDNN, 50 by own'
 says "graphs given up" 'FAILED: gnmt_8x1024 mixed: CUDA graphs: .*launched one by one'
 checked "red with cuDNN's layers" 1 1 "ops ops_cudnn bench_first" "rnn fallback"
@@ -157,7 +157,7 @@ fi
 mv sanitizer bin/compute-sanitizer
 checked "green without PyTorch" 0 2 bench_gnmt no_torch
 says "no PyTorch, which is a skip" 'skipped: no PyTorch in .*: no comparison with it'
-limit=2 checked "red, time over" 1 2 memcheck crawl
+limit=4 checked "red, time over" 1 2 memcheck crawl
 says "the sanitizer's time was over too early" 'FAILED: memcheck, tests/gpu/ops: only 1 of 4 tests ran'
 limit=1 checked "red, stages too long" 1 2 "bench_gnmt bench_resnet" hang
 says "more than its time" '^FAIL bench_gnmt .*(ended after its 1 s)'
@@ -189,6 +189,17 @@ kill $job
 wait $job
 expect "ended by a signal" 0 "^FAIL bench_first .*(not reached: a signal)" cat out/report.txt
 expect "three files after a signal" 0 "$three" names
+
+# --- the predictions
+expect "floors.md has the predictions that are computed" 0 "" "$top/tests/gpu/predict" --check
+awk -F'|' -v OFS='|' '$2 == " gnmt_8x1024 " && $3 == " mixed " { $5 = " 99 " } $2 != " en_de " || $3 != " mixed "' "$top/tests/gpu/floors.md" > floors.md
+expect "an old figure" 1 "gnmt_8x1024 mixed: floors.md has [0-9]*, 99 ms" env FLOORS="$work/floors.md" "$top/tests/gpu/predict" --check
+expect "a row that is not there" 1 "floors.md has no row en_de mixed" env FLOORS="$work/floors.md" "$top/tests/gpu/predict" --check
+awk -F'|' -v OFS='|' '$2 == " toy " && $3 == " 50, 50 " { $7 = " 1,100 " } 1' "$top/tests/gpu/floors.md" > floors.md
+expect "launches have changed" 1 "toy_own_rnn float32: floors.md has" env FLOORS="$work/floors.md" "$top/tests/gpu/predict" --check
+FLOORS=$work/floors.md "$top/tests/gpu/predict" --write
+expect "they are written" 0 "" env FLOORS="$work/floors.md" "$top/tests/gpu/predict" --check
+expect "and nothing else" 0 "^4$" sh -c "diff floors.md '$top/tests/gpu/floors.md' | grep -c '^< | toy'"
 
 # --- calls that are wrong
 expect "an unknown part" 2 "is 1, 2 or all" "$check" --part 3
