@@ -91,39 +91,100 @@ static rd_code attend_infer(rd_call *c, rd_status *st)
 
 /* ---- small products ---- */
 
-/* C (+)= A B for TILE rows and PAIR columns: c[m][n] (+)= sum_r a[m a_row + r a_red] b[r ldb + n].
- * */
-static inline void attend_tile(int64_t n_red, const float *restrict a, int64_t a_row, int64_t a_red,
-                               const float *restrict b, int64_t ldb, float *restrict c, int64_t ldc,
-                               bool add)
+/* C (+)= A B for TILE rows and `vecs` vectors of columns, one or two:
+ * c[m][n] (+)= sum_r a[m a_row + r a_red] b[r ldb + n]. */
+static inline __attribute__((always_inline)) void attend_tile_of(
+    const int vecs, int64_t n_red, const float *restrict a, int64_t a_row, int64_t a_red,
+    const float *restrict b, int64_t ldb, float *restrict c, int64_t ldc, bool add)
 {
     vec acc[TILE][2];
     for (int m = 0; m < TILE; m++)
-        for (int h = 0; h < 2; h++) acc[m][h] = (vec){0};
+        for (int h = 0; h < vecs; h++) acc[m][h] = (vec){0};
     for (int64_t r = 0; r < n_red; r++) {
-        const vec b0 = *(const loose *)(b + r * ldb), b1 = *(const loose *)(b + r * ldb + LANES);
+        vec y[2];
+        for (int h = 0; h < vecs; h++) y[h] = *(const loose *)(b + r * ldb + h * LANES);
         for (int m = 0; m < TILE; m++) {
             const float x = a[m * a_row + r * a_red];
-            acc[m][0] = attend_fma(x, b0, acc[m][0]);
-            acc[m][1] = attend_fma(x, b1, acc[m][1]);
+            for (int h = 0; h < vecs; h++) acc[m][h] = attend_fma(x, y[h], acc[m][h]);
         }
     }
     for (int m = 0; m < TILE; m++)
-        for (int h = 0; h < 2; h++) {
+        for (int h = 0; h < vecs; h++) {
             loose *to = (loose *)(c + m * ldc + h * LANES);
             if (add) acc[m][h] += *to;
             *to = acc[m][h];
         }
 }
 
-/* The same for M rows and N columns, rounded up to whole tiles. All arrays have room for them. */
-static void attend_product(int64_t M, int64_t N, int64_t n_red, const float *a, int64_t a_row,
-                           int64_t a_red, const float *b, int64_t ldb, float *c, int64_t ldc,
-                           bool add)
+/* The same for the columns [0, n), rounded up to whole vectors, of which there are at most two. */
+static inline void attend_tile(int64_t n, int64_t n_red, const float *a, int64_t a_row,
+                               int64_t a_red, const float *b, int64_t ldb, float *c, int64_t ldc,
+                               bool add)
 {
-    for (int64_t n = 0; n < N; n += PAIR)
-        for (int64_t m = 0; m < M; m += TILE)
-            attend_tile(n_red, a + m * a_row, a_row, a_red, b + n, ldb, c + m * ldc + n, ldc, add);
+    if (n > LANES)
+        attend_tile_of(2, n_red, a, a_row, a_red, b, ldb, c, ldc, add);
+    else
+        attend_tile_of(1, n_red, a, a_row, a_red, b, ldb, c, ldc, add);
+}
+
+/* A block of scores, nq queries by nk keys: query i sees its first i + shift keys. */
+typedef struct attend_block {
+    int64_t nq, nk, shift;
+} attend_block;
+
+/* Returns how many keys of the block query i sees. */
+static int64_t attend_seen(const attend_block *b, int64_t i)
+{
+    const int64_t seen = i + b->shift;
+    return seen < 0 ? 0 : seen < b->nk ? seen : b->nk;
+}
+
+/* Returns how many keys a query of the tile from query m on sees. */
+static int64_t attend_tile_seen(const attend_block *b, int64_t m)
+{
+    return attend_seen(b, m + TILE < b->nq ? m + TILE - 1 : b->nq - 1);
+}
+
+/* Returns the first query that sees key k, or nq. */
+static int64_t attend_first(const attend_block *b, int64_t k)
+{
+    const int64_t i = k + 1 - b->shift;
+    return i < 0 ? 0 : i < b->nq ? i : b->nq;
+}
+
+/* The products of a block skip the tiles that no query sees. Rows and columns are rounded up to
+ * whole tiles, and all arrays have room for them. */
+
+/* s = a kt: rows of `a` are queries; kt: [head][K_BLOCK]. */
+static void attend_scores(const attend_block *b, int64_t head, const float *a, int64_t lda,
+                          const float *kt, float *s)
+{
+    for (int64_t n = 0; n < b->nk; n += PAIR)
+        for (int64_t m = attend_first(b, n) / TILE * TILE; m < b->nq; m += TILE)
+            attend_tile(attend_tile_seen(b, m) - n, head, a + m * lda, lda, 1, kt + n, K_BLOCK,
+                        s + m * K_BLOCK + n, K_BLOCK, false);
+}
+
+/* o += p v: rows of v and o have `width` columns. */
+static void attend_values(const attend_block *b, int64_t width, const float *p, const float *v,
+                          int64_t ldv, float *o)
+{
+    for (int64_t n = 0; n < width; n += PAIR)
+        for (int64_t m = 0; m < b->nq; m += TILE)
+            attend_tile(PAIR, attend_tile_seen(b, m), p + m * K_BLOCK, K_BLOCK, 1, v + n, ldv,
+                        o + m * width + n, width, true);
+}
+
+/* dk += ds^T q: rows of q and dk have `width` columns. */
+static void attend_keys_back(const attend_block *b, int64_t width, const float *ds, const float *q,
+                             int64_t ldq, float *dk)
+{
+    for (int64_t n = 0; n < width; n += PAIR)
+        for (int64_t m = 0; m < b->nk; m += TILE) {
+            const int64_t i = attend_first(b, m);
+            attend_tile(PAIR, b->nq - i, ds + i * K_BLOCK + m, 1, K_BLOCK, q + i * ldq + n, ldq,
+                        dk + m * width + n, width, true);
+        }
 }
 
 static int64_t attend_padded(int64_t n, int64_t unit)
@@ -146,6 +207,8 @@ typedef struct attend_job {
     int64_t per_worker;
     int64_t longest; /* largest k_len, rounded up to K_BLOCK */
     int64_t width;   /* head, rounded up to PAIR */
+    /* Gradients are written where nothing was before; otherwise they are added. */
+    bool set_q, set_kv;
 } attend_job;
 
 /* Scratch of one thread. */
@@ -235,11 +298,11 @@ static inline void attend_turn(const float *const x[8], int64_t c, float *restri
 }
 
 /* Copies keys or values from column `at` on: by rows to [k_len, width], and transposed in blocks to
- * [.., head, K_BLOCK], with zeros up to the next PAIR of keys. Either target may be NULL. */
+ * [.., head, K_BLOCK], with zeros up to the next whole vector of keys. Either target may be NULL. */
 static void attend_keys_get(const attend_job *j, const rd_attend_seq *s, int64_t at, float *rows,
                             float *restrict turned)
 {
-    const int64_t head = j->a->head, most = attend_padded(s->k_len, PAIR);
+    const int64_t head = j->a->head, most = attend_padded(s->k_len, LANES);
     for (int64_t k = 0; rows && k < s->k_len; k++) {
         memcpy(rows + k * j->width, attend_key(j, s, k) + at, (size_t)head * sizeof *rows);
         memset(rows + k * j->width + head, 0, (size_t)(j->width - head) * sizeof *rows);
@@ -286,12 +349,17 @@ static attend_rows attend_keys_of(const attend_job *j, const rd_attend_seq *s, i
     return (attend_rows){room, j->width};
 }
 
-/* Returns how many of the keys [k0, k0 + n) query row i sees. */
-static int64_t attend_seen(const rd_attend *a, const rd_attend_seq *s, int64_t i, int64_t k0,
-                           int64_t n)
+/* Returns the block of nq queries from q0 on and nk keys from k0 on. */
+static attend_block attend_block_of(const rd_attend *a, const rd_attend_seq *s, int64_t q0,
+                                    int64_t nq, int64_t k0, int64_t nk)
 {
-    const int64_t seen = a->causal ? i + s->k_len - s->q_len + 1 - k0 : n;
-    return seen < 0 ? 0 : seen < n ? seen : n;
+    return (attend_block){nq, nk, a->causal ? q0 + s->k_len - s->q_len + 1 - k0 : nk};
+}
+
+/* Returns how many keys the queries before q1 see. */
+static int64_t attend_keys_seen(const rd_attend *a, const rd_attend_seq *s, int64_t q1)
+{
+    return a->causal ? q1 + s->k_len - s->q_len : s->k_len;
 }
 
 static uint8_t *attend_mask_of(const attend_job *j, const rd_attend_seq *s, int64_t head, int64_t i)
@@ -300,30 +368,49 @@ static uint8_t *attend_mask_of(const attend_job *j, const rd_attend_seq *s, int6
     return j->mask + s->mask + (head * s->q_len + i) * ld;
 }
 
-/* x[k] = scale x[k] where bit k of the mask is set, else 0; n is a multiple of 8. */
-static void attend_drop(float *restrict x, const uint8_t *bits, int64_t n, float scale)
+/* Draws the masks of nq queries from q0 on, for the keys that they see. */
+static void attend_draw(const attend_job *j, const rd_attend_seq *s, int64_t head, int64_t q0,
+                        int64_t nq)
 {
-    typedef float f8 __attribute__((vector_size(32)));
-    typedef float loose8 __attribute__((vector_size(32), aligned(4), may_alias));
-    typedef int32_t i8 __attribute__((vector_size(32)));
-    const i8 bit = {1, 2, 4, 8, 16, 32, 64, 128};
-    for (int64_t k = 0; k < n; k += 8) {
-        const i8 set = ((int32_t)bits[k / 8] & bit) != 0;
-        const f8 y = *(const loose8 *)(x + k) * scale;
-        *(loose8 *)(x + k) = (f8)((i8)y & set);
+    enum { TOGETHER = 16 };
+    const rd_key key = rd_attend_key(j->a, head);
+    for (int64_t i = q0; i < q0 + nq; i += TOGETHER) {
+        const int64_t n = q0 + nq - i < TOGETHER ? q0 + nq - i : TOGETHER;
+        rd_philox_keep_bits(key, (uint64_t)s->sample, (uint32_t)i, n, j->a->drop.keep,
+                            attend_keys_seen(j->a, s, i + n), attend_mask_of(j, s, head, i),
+                            rd_attend_mask_bytes(s->k_len));
     }
 }
 
-/* Returns the largest of n numbers, a multiple of PAIR. */
+/* x[k] = scale x[k] where bit k of the mask is set, else 0; n is rounded up to whole vectors, for
+ * which the mask has bytes. */
+static void attend_drop(float *restrict x, const uint8_t *bits, int64_t n, float scale)
+{
+#ifdef __AVX512F__
+    const __m512 y = _mm512_set1_ps(scale);
+    for (int64_t k = 0; k < n; k += LANES) {
+        uint16_t set;
+        memcpy(&set, bits + k / 8, sizeof set);
+        _mm512_storeu_ps(x + k, _mm512_maskz_mul_ps(set, _mm512_loadu_ps(x + k), y));
+    }
+#else
+    typedef int32_t i8 __attribute__((vector_size(32)));
+    const i8 bit = {1, 2, 4, 8, 16, 32, 64, 128};
+    for (int64_t k = 0; k < n; k += LANES) {
+        const i8 set = ((int32_t)bits[k / 8] & bit) != 0;
+        const vec y = *(const loose *)(x + k) * scale;
+        *(loose *)(x + k) = (vec)((i8)y & set);
+    }
+#endif
+}
+
+/* Returns the largest of n >= 1 numbers. */
 static float attend_top(const float *p, int64_t n)
 {
-    float lane[PAIR];
-    memcpy(lane, p, sizeof lane);
-    for (int64_t k = PAIR; k < n; k += PAIR)
-        for (int i = 0; i < PAIR; i++) lane[i] = p[k + i] > lane[i] ? p[k + i] : lane[i];
-    for (int w = PAIR / 2; w > 0; w /= 2)
-        for (int i = 0; i < w; i++) lane[i] = lane[i + w] > lane[i] ? lane[i + w] : lane[i];
-    return lane[0];
+    float top = p[0];
+#pragma omp simd reduction(max : top)
+    for (int64_t k = 0; k < n; k++) top = p[k] > top ? p[k] : top;
+    return top;
 }
 
 static void attend_forward_head(const attend_job *j, const rd_attend_seq *s, int64_t head,
@@ -331,54 +418,51 @@ static void attend_forward_head(const attend_job *j, const rd_attend_seq *s, int
 {
     const rd_attend *a = j->a;
     const int64_t width = j->width, hs = a->head;
-    const rd_key key = rd_attend_key(a, head);
     for (int64_t q0 = 0; q0 < s->q_len; q0 += Q_BLOCK) {
         const int64_t nq = s->q_len - q0 < Q_BLOCK ? s->q_len - q0 : Q_BLOCK,
-                      rows = attend_padded(nq, TILE),
-                      keys = attend_seen(a, s, q0 + nq - 1, 0, s->k_len);
+                      rows = attend_padded(nq, TILE), keys = attend_keys_seen(a, s, q0 + nq);
         float m[Q_BLOCK], l[Q_BLOCK];
         const attend_rows q =
             attend_rows_of(j, j->q, j->q->v + (s->q_first + q0) * j->q->cols + a->q_at + head * hs,
                            nq, rows, r->q);
         memset(r->o, 0, (size_t)(rows * width) * sizeof *r->o);
         for (int64_t i = 0; i < nq; i++) m[i] = -INFINITY, l[i] = 0.0f;
-        if (j->mask)
-            rd_philox_keep_bits(key, (uint64_t)s->sample, (uint32_t)q0, nq, a->drop.keep, keys,
-                                attend_mask_of(j, s, head, q0), rd_attend_mask_bytes(s->k_len));
+        if (j->mask) attend_draw(j, s, head, q0, nq);
         for (int64_t k0 = 0; k0 < keys; k0 += K_BLOCK) {
-            const int64_t nk = keys - k0 < K_BLOCK ? keys - k0 : K_BLOCK,
-                          cols = attend_padded(nk, PAIR);
-            attend_product(rows, nk, hs, q.at, q.ld, 1, r->kt + k0 * hs, K_BLOCK, r->s, K_BLOCK,
-                           false);
+            const int64_t nk = keys - k0 < K_BLOCK ? keys - k0 : K_BLOCK;
+            const attend_block b = attend_block_of(a, s, q0, nq, k0, nk);
+            attend_scores(&b, hs, q.at, q.ld, r->kt + k0 * hs, r->s);
             for (int64_t i = 0; i < nq; i++) {
                 float *restrict p = r->s + i * K_BLOCK;
-                const int64_t seen = attend_seen(a, s, q0 + i, k0, nk);
+                const int64_t seen = attend_seen(&b, i),
+                              cols = attend_padded(attend_tile_seen(&b, i / TILE * TILE), LANES);
                 if (seen == 0) {
                     memset(p, 0, (size_t)cols * sizeof *p);
                     continue;
                 }
                 for (int64_t k = seen; k < cols; k++) p[k] = -INFINITY;
                 const float top = attend_top(p, cols) * a->scale, most = top > m[i] ? top : m[i],
-                            shrink = rd_expf(m[i] - most);
-                const float scale = a->scale;
+                            scale = a->scale;
                 float sum = 0.0f;
-#pragma omp simd
-                for (int64_t k = 0; k < cols; k++) p[k] = rd_expf(p[k] * scale - most);
-                for (int64_t k = seen; k < cols; k++) p[k] = 0.0f;
 #pragma omp simd reduction(+ : sum)
-                for (int64_t k = 0; k < cols; k++) sum += p[k];
+                for (int64_t k = 0; k < cols; k++) {
+                    p[k] = rd_expf(p[k] * scale - most);
+                    sum += p[k];
+                }
+                for (int64_t k = seen; k < cols; k++) p[k] = 0.0f;
                 if (k0 > 0) {
+                    const float shrink = rd_expf(m[i] - most);
                     float *restrict o = r->o + i * width;
                     for (int64_t c = 0; c < width; c++) o[c] *= shrink;
+                    sum += l[i] * shrink;
                 }
-                l[i] = (k0 > 0 ? l[i] * shrink : 0.0f) + sum;
+                l[i] = sum;
                 m[i] = most;
                 if (j->mask)
-                    attend_drop(p, attend_mask_of(j, s, head, q0 + i) + k0 / 8,
-                                attend_padded(seen, 8), 1.0f / a->drop.keep);
+                    attend_drop(p, attend_mask_of(j, s, head, q0 + i) + k0 / 8, seen,
+                                1.0f / a->drop.keep);
             }
-            attend_product(rows, width, nk, r->s, K_BLOCK, 1, v.at + k0 * v.ld, v.ld, r->o, width,
-                           true);
+            attend_values(&b, width, r->s, v.at + k0 * v.ld, v.ld, r->o);
         }
         for (int64_t i = 0; i < nq; i++) {
             const float *o = r->o + i * width;
@@ -517,6 +601,33 @@ static void attend_forward_part(void *ctx, int64_t lo, int64_t hi)
     }
 }
 
+/* Writes n numbers of a gradient, or adds them. */
+static void attend_give(const float *restrict from, int64_t n, bool add, float *restrict to)
+{
+    if (add)
+        for (int64_t c = 0; c < n; c++) to[c] += from[c];
+    else
+        memcpy(to, from, (size_t)n * sizeof *to);
+}
+
+/* Fetches the first n rows of a head into the cache; they are too far apart for the CPU to foresee
+ * them. */
+static void attend_fetch(const float *x, int64_t ld, int64_t n, int64_t head)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t c = 0; c < head; c += 16) __builtin_prefetch(x + i * ld + c);
+}
+
+/* Fetches what backward reads of the queries from q0 on, up to Q_BLOCK. */
+static void attend_fetch_back(const attend_job *j, const rd_attend_seq *s, int64_t head, int64_t q0)
+{
+    const int64_t left = s->q_len - q0, n = left < Q_BLOCK ? left : Q_BLOCK, hs = j->a->head,
+                  row = s->q_first + q0, at = row * j->o->cols + head * hs;
+    attend_fetch(j->o->v + at, j->o->cols, n, hs);
+    attend_fetch(j->o->g + at, j->o->cols, n, hs);
+    attend_fetch(j->q->v + row * j->q->cols + j->a->q_at + head * hs, j->q->cols, n, hs);
+}
+
 /* Adds the gradients of query head `head` to dq, r->dk and r->dv. */
 static void attend_backward_head(const attend_job *j, const rd_attend_seq *s, int64_t head,
                                  attend_rows key, const attend_room *r)
@@ -527,7 +638,7 @@ static void attend_backward_head(const attend_job *j, const rd_attend_seq *s, in
     for (int64_t q0 = 0; q0 < s->q_len; q0 += Q_BLOCK) {
         const int64_t nq = s->q_len - q0 < Q_BLOCK ? s->q_len - q0 : Q_BLOCK,
                       rows = attend_padded(nq, TILE), row0 = s->q_first + q0,
-                      keys = attend_seen(a, s, q0 + nq - 1, 0, s->k_len);
+                      keys = attend_keys_seen(a, s, q0 + nq);
         float D[Q_BLOCK];
         const attend_rows q = attend_rows_of(j, j->q,
                                              j->q->v + row0 * j->q->cols + a->q_at + head * hs, nq,
@@ -542,42 +653,39 @@ static void attend_backward_head(const attend_job *j, const rd_attend_seq *s, in
             for (int64_t c = 0; c < hs; c++) sum += o[c] * d[c];
             D[i] = sum;
         }
+        if (q0 + nq < s->q_len)
+            attend_fetch_back(j, s, head, q0 + nq);
+        else if (head + 1 < a->n_heads)
+            attend_fetch_back(j, s, head + 1, 0);
         memset(r->o, 0, (size_t)(rows * width) * sizeof *r->o); /* dq of the block */
         for (int64_t k0 = 0; k0 < keys; k0 += K_BLOCK) {
-            const int64_t nk = keys - k0 < K_BLOCK ? keys - k0 : K_BLOCK,
-                          cols = attend_padded(nk, PAIR);
-            attend_product(rows, nk, hs, q.at, q.ld, 1, r->kt + k0 * hs, K_BLOCK, r->p, K_BLOCK,
-                           false);
-            attend_product(rows, nk, hs, d_o.at, d_o.ld, 1, r->vt + k0 * hs, K_BLOCK, r->s, K_BLOCK,
-                           false);
+            const int64_t nk = keys - k0 < K_BLOCK ? keys - k0 : K_BLOCK;
+            const attend_block b = attend_block_of(a, s, q0, nq, k0, nk);
+            attend_scores(&b, hs, q.at, q.ld, r->kt + k0 * hs, r->p);
+            attend_scores(&b, hs, d_o.at, d_o.ld, r->vt + k0 * hs, r->s);
             for (int64_t i = 0; i < nq; i++) {
                 float *restrict p = r->p + i * K_BLOCK, *restrict ds = r->s + i * K_BLOCK;
-                const int64_t seen = attend_seen(a, s, q0 + i, k0, nk),
-                              whole = attend_padded(seen, 8);
+                const int64_t seen = attend_seen(&b, i),
+                              cols = attend_padded(attend_tile_seen(&b, i / TILE * TILE), LANES);
                 const float lse = j->lse[head * j->n_rows + row0 + i];
                 const uint8_t *bits = j->mask ? attend_mask_of(j, s, head, q0 + i) + k0 / 8 : NULL;
                 const float d = D[i], scale = a->scale;
-                if (bits) attend_drop(ds, bits, whole, inv);
+                if (bits) attend_drop(ds, bits, seen, inv);
 #pragma omp simd
-                for (int64_t k = 0; k < seen; k++) {
+                for (int64_t k = 0; k < cols; k++) {
                     p[k] = rd_expf(p[k] * scale - lse);
                     ds[k] = p[k] * (ds[k] - d) * scale;
                 }
                 for (int64_t k = seen; k < cols; k++) p[k] = ds[k] = 0.0f;
-                if (bits) attend_drop(p, bits, whole, inv);
+                if (bits) attend_drop(p, bits, seen, inv);
             }
-            attend_product(nk, width, nq, r->p, 1, K_BLOCK, d_o.at, d_o.ld, r->dv + k0 * width,
-                           width, true);
-            attend_product(nk, width, nq, r->s, 1, K_BLOCK, q.at, q.ld, r->dk + k0 * width, width,
-                           true);
-            attend_product(rows, width, nk, r->s, K_BLOCK, 1, key.at + k0 * key.ld, key.ld, r->o,
-                           width, true);
+            attend_keys_back(&b, width, r->p, d_o.at, d_o.ld, r->dv + k0 * width);
+            attend_keys_back(&b, width, r->s, q.at, q.ld, r->dk + k0 * width);
+            attend_values(&b, width, r->s, key.at + k0 * key.ld, key.ld, r->o);
         }
-        for (int64_t i = 0; j->q->g && i < nq; i++) {
-            float *restrict to = j->q->g + (row0 + i) * j->q->cols + a->q_at + head * hs;
-            const float *from = r->o + i * width;
-            for (int64_t c = 0; c < hs; c++) to[c] += from[c];
-        }
+        for (int64_t i = 0; j->q->g && i < nq; i++)
+            attend_give(r->o + i * width, hs, !j->set_q,
+                        j->q->g + (row0 + i) * j->q->cols + a->q_at + head * hs);
     }
 }
 
@@ -601,11 +709,9 @@ static void attend_backward_part(void *ctx, int64_t lo, int64_t hi)
             for (int64_t h = g * group; h < (g + 1) * group; h++)
                 attend_backward_head(j, s, h, key, &r);
             for (int64_t k = 0; j->kv->g && k < s->k_len; k++) {
-                float *restrict to = j->kv->g + (s->k_first + k) * j->kv->cols;
-                for (int64_t c = 0; c < hs; c++) {
-                    to[a->k_at + g * hs + c] += r.dk[k * j->width + c];
-                    to[a->v_at + g * hs + c] += r.dv[k * j->width + c];
-                }
+                float *to = j->kv->g + (s->k_first + k) * j->kv->cols + g * hs;
+                attend_give(r.dk + k * j->width, hs, !j->set_kv, to + a->k_at);
+                attend_give(r.dv + k * j->width, hs, !j->set_kv, to + a->v_at);
             }
         }
     }
@@ -668,11 +774,50 @@ done:
     return st->code;
 }
 
+static bool attend_apart(int64_t a, int64_t n_a, int64_t b, int64_t n_b)
+{
+    return a + n_a <= b || b + n_b <= a;
+}
+
+/* Returns whether backward computes every number of the gradient of input i: those of the queries
+ * (0), or of keys and values (1), or of all, if one input has all. */
+static bool attend_covers(const rd_call *c, int i)
+{
+    const rd_attend *a = c->attr;
+    const bool both = c->in[0] == c->in[1];
+    const int64_t wq = a->n_heads * a->head, wk = a->n_kv_heads * a->head;
+    int64_t rows = 0;
+    if (c->in[i]->cols != (both ? wq + 2 * wk : i == 0 ? wq : 2 * wk)) return false;
+    if (!attend_apart(a->k_at, wk, a->v_at, wk)) return false;
+    if (both && !(attend_apart(a->q_at, wq, a->k_at, wk) && attend_apart(a->q_at, wq, a->v_at, wk)))
+        return false;
+    for (int64_t s = 0; s < a->n && (both || i == 1); s++) {
+        if (a->q_len[s] == 0 || a->k_first[s] != rows) return false;
+        rows += a->k_len[s];
+    }
+    return both || i == 1 ? rows == c->in[i]->rows : true;
+}
+
+/* Makes the gradient of input i; *set: as in attend_job. */
+static rd_code attend_gradient(rd_call *c, int i, bool *set, rd_status *st)
+{
+    float *g;
+    bool add;
+    *set = false;
+    if (!attend_covers(c, i)) return rd_call_zero_grad(c, i, st);
+    RD_TRY(rd_call_grad(c, i, &g, &add, st));
+    *set = !add;
+done:
+    return st->code;
+}
+
 static rd_code attend_backward(rd_call *c, rd_status *st)
 {
     const rd_attend_saved *saved = c->saved;
     attend_job j = {.seq = saved->seq, .lse = saved->lse, .mask = saved->mask};
-    for (int i = 0; i < 2; i++) RD_TRY(rd_call_zero_grad(c, i, st));
+    RD_TRY(attend_gradient(c, 0, &j.set_q, st));
+    j.set_kv = j.set_q;
+    if (c->in[1] != c->in[0]) RD_TRY(attend_gradient(c, 1, &j.set_kv, st));
     RD_TRY(attend_plan(c, &j, true, st));
     rd_parallel(c->be, j.workers, 1, attend_backward_part, &j);
 done:

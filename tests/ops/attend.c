@@ -38,6 +38,22 @@ static const attend_case cases[] = {
     {"dropout, causal, 1024 rows", 1, 1, 8, 1, {1024}, {1024}, true, true, 0.9f},
 };
 
+/* Inputs that are sums: their gradients are in memory that is not zero. twice: each input has two
+ * readers. */
+typedef struct sum_case {
+    const char *name;
+    attend_case c;
+    bool twice;
+} sum_case;
+
+static const sum_case sum_cases[] = {
+    {"sums", {"", 4, 2, 8, 2, {9, 70}, {9, 70}, true, true, 0.9f}, false},
+    {"sums, cross", {"", 2, 2, 32, 2, {9, 5}, {7, 140}, false, false, 1.0f}, false},
+    {"sums, no query of one", {"", 2, 2, 8, 3, {5, 0, 1}, {9, 2, 3}, false, false, 1.0f}, false},
+    {"sums, two readers", {"", 2, 2, 8, 2, {9, 4}, {9, 4}, true, true, 1.0f}, true},
+    {"sums, cross, two readers", {"", 2, 1, 8, 2, {9, 4}, {3, 5}, false, false, 1.0f}, true},
+};
+
 typedef struct attend_test {
     harness h;
     const attend_case *c;
@@ -83,7 +99,8 @@ static double attend_reference(void *ctx)
     return total;
 }
 
-static void attend_init(attend_test *t, const attend_case *c, int threads)
+/* unused: columns of no use beside queries or keys. */
+static void attend_init_as(attend_test *t, const attend_case *c, int threads, int64_t unused)
 {
     const int64_t wq = c->n_heads * c->head, wk = c->n_kv_heads * c->head;
     *t = (attend_test){.c = c};
@@ -94,13 +111,13 @@ static void attend_init(attend_test *t, const attend_case *c, int threads)
         t->Nq += c->q_len[s];
         t->Nk += c->k_len[s];
     }
-    t->q_cols = c->fused ? wq + 2 * wk : wq + 3;
-    t->k_cols = c->fused ? t->q_cols : 2 * wk + 1;
+    t->q_cols = c->fused ? wq + 2 * wk : wq + 3 * unused;
+    t->k_cols = c->fused ? t->q_cols : 2 * wk + unused;
     t->a = (rd_attend){.n_heads = c->n_heads,
                        .n_kv_heads = c->n_kv_heads,
                        .head = c->head,
-                       .q_at = c->fused ? 0 : 3,
-                       .k_at = c->fused ? wq : wk + 1, /* values first, then a column of no use */
+                       .q_at = c->fused ? 0 : 3 * unused,
+                       .k_at = c->fused ? wq : wk + unused, /* values first */
                        .v_at = c->fused ? wq + wk : 0,
                        .scale = 1.0f / sqrtf((float)c->head),
                        .causal = c->causal,
@@ -117,9 +134,43 @@ static void attend_init(attend_test *t, const attend_case *c, int threads)
     h_fill(&t->h, 1.5, t->Nq * wq);
 }
 
+static void attend_init(attend_test *t, const attend_case *c, int threads)
+{
+    attend_init_as(t, c, threads, 1);
+}
+
 static rd_var *attend_apply(attend_test *t)
 {
     return rd_op_attend(t->h.tape, &t->a, h_var(&t->h, t->q), h_var(&t->h, t->kv));
+}
+
+/* Fills free memory of the tape with large numbers. */
+static void attend_soil(attend_test *t)
+{
+    rd_arena *a = rd_tape_arena(t->h.tape);
+    const rd_mark mark = rd_arena_mark(a);
+    const size_t bytes = (size_t)4 << 20;
+    rd_status st = {0};
+    void *p;
+    must_do(rd_arena_get(a, bytes, &p, &st), &st);
+    memset(p, 0x7e, bytes);
+    rd_arena_rewind(a, mark);
+}
+
+/* The same on sums: y = attend(x + 0), or (attend(x + 0) + attend(x + 0)) / 2. */
+static rd_var *attend_apply_sums(attend_test *t, bool twice)
+{
+    const rd_residual plain = {.drop = {.keep = 1.0f}};
+    static const int64_t row[4096];
+    const rd_positions half = {RD_SINUSOID_NONE, 0.5f, row};
+    rd_tape *tape = t->h.tape;
+    attend_soil(t);
+    rd_var *q = rd_op_residual(tape, &plain, NULL, h_var(&t->h, t->q)),
+           *kv = t->c->fused ? q : rd_op_residual(tape, &plain, NULL, h_var(&t->h, t->kv)),
+           *y = rd_op_attend(tape, &t->a, q, kv);
+    if (!twice) return y;
+    return rd_op_positions(tape, &half,
+                           rd_op_residual(tape, &plain, y, rd_op_attend(tape, &t->a, q, kv)));
 }
 
 static void test_attend(void **state)
@@ -127,6 +178,16 @@ static void test_attend(void **state)
     attend_test t;
     attend_init(&t, *state, 1);
     rd_var *y = attend_apply(&t);
+    h_check(&t.h, h_weighted(&t.h, &y, 1), attend_reference, &t, TOLERANCE);
+    h_free(&t.h);
+}
+
+static void test_sums(void **state)
+{
+    const sum_case *c = *state;
+    attend_test t;
+    attend_init_as(&t, &c->c, 1, 0);
+    rd_var *y = attend_apply_sums(&t, c->twice);
     h_check(&t.h, h_weighted(&t.h, &y, 1), attend_reference, &t, TOLERANCE);
     h_free(&t.h);
 }
@@ -263,5 +324,6 @@ static void test_refused(void **state)
     }
 }
 
-RD_TESTS("attend", TEST_ROWS(test_attend, cases), TEST(test_threads), TEST(test_alone),
-         TEST(test_key_row), TEST_ROWS(test_rows, row_cases), TEST(test_refused))
+RD_TESTS("attend", TEST_ROWS(test_attend, cases), TEST_ROWS(test_sums, sum_cases),
+         TEST(test_threads), TEST(test_alone), TEST(test_key_row), TEST_ROWS(test_rows, row_cases),
+         TEST(test_refused))
