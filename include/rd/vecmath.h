@@ -10,6 +10,32 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Returns x y + z, in one instruction where the CPU has it: ISO C does not contract the two. */
+static inline float rd_fmaf(float x, float y, float z)
+{
+#ifdef __FP_FAST_FMAF
+    return __builtin_fmaf(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
+
+/* Returns exp(f + r log 2) for |f| <= 0.35 and an integer r between -127 and 127; 0 for -127. */
+static inline float rd_exp_reduced(float f, float r)
+{
+    float p = 1.9875691500e-4f;
+    p = rd_fmaf(p, f, 1.3981999507e-3f);
+    p = rd_fmaf(p, f, 8.3334519073e-3f);
+    p = rd_fmaf(p, f, 4.1665795894e-2f);
+    p = rd_fmaf(p, f, 1.6666665459e-1f);
+    p = rd_fmaf(p, f, 5.0000001201e-1f);
+    p = rd_fmaf(p * f, f, f) + 1.0f;
+    const int32_t bits = (int32_t)((uint32_t)((int32_t)r + 127) << 23);
+    float two_r;
+    memcpy(&two_r, &bits, sizeof two_r);
+    return p * two_r;
+}
+
 /* Returns exp(x), with x limited to [-87, 88]. */
 static inline float rd_expf(float x)
 {
@@ -18,18 +44,7 @@ static inline float rd_expf(float x)
     x = x > hi ? hi : x;
     x = x < lo ? lo : x;
     const float r = __builtin_rintf(x * 1.44269504088896341f);
-    const float f = (x - r * 0.693359375f) + r * 2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * f + 1.3981999507e-3f;
-    p = p * f + 8.3334519073e-3f;
-    p = p * f + 4.1665795894e-2f;
-    p = p * f + 1.6666665459e-1f;
-    p = p * f + 5.0000001201e-1f;
-    p = p * f * f + f + 1.0f;
-    const int32_t bits = (int32_t)((uint32_t)((int32_t)r + 127) << 23);
-    float two_r;
-    memcpy(&two_r, &bits, sizeof two_r);
-    return p * two_r;
+    return rd_exp_reduced(rd_fmaf(r, 2.12194440e-4f, rd_fmaf(r, -0.693359375f, x)), r);
 }
 
 /* Returns tanh(x). */
