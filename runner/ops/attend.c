@@ -16,6 +16,7 @@
  * other sequences of the batch. Operations: 4 q k head forward and 10 q k head backward for each
  * head of q queries and k keys; half as many where the mask is causal. */
 #include "attend.h"
+#include "rd/turn.h"
 #include "rd/vecmath.h"
 #include <inttypes.h>
 #include <math.h>
@@ -272,31 +273,6 @@ static void attend_rows_get(const float *x, int64_t ld, int64_t n, int64_t head,
     memset(to + n * width, 0, (size_t)((most - n) * width) * sizeof *to);
 }
 
-/* Transposes columns [c, c + 8) of eight rows: to[i K_BLOCK + r] = x[r][c + i]. */
-static inline void attend_turn(const float *const x[8], int64_t c, float *restrict to)
-{
-    typedef float f8 __attribute__((vector_size(32)));
-    typedef float loose8 __attribute__((vector_size(32), aligned(4), may_alias));
-    f8 a[8], b[8];
-    for (int i = 0; i < 8; i++) a[i] = *(const loose8 *)(x[i] + c);
-    for (int i = 0; i < 8; i += 2) {
-        b[i] = __builtin_shufflevector(a[i], a[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
-        b[i + 1] = __builtin_shufflevector(a[i], a[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
-    }
-    for (int i = 0; i < 8; i += 4)
-        for (int k = 0; k < 2; k++) {
-            a[i + k] = __builtin_shufflevector(b[i + k], b[i + k + 2], 0, 1, 8, 9, 4, 5, 12, 13);
-            a[i + k + 2] = __builtin_shufflevector(b[i + k], b[i + k + 2], 2, 3, 10, 11, 6, 7, 14,
-                                                   15);
-        }
-    for (int i = 0; i < 4; i++) {
-        *(loose8 *)(to + i * K_BLOCK) = __builtin_shufflevector(a[i], a[i + 4], 0, 1, 2, 3, 8, 9,
-                                                                10, 11);
-        *(loose8 *)(to + (i + 4) * K_BLOCK) = __builtin_shufflevector(a[i], a[i + 4], 4, 5, 6, 7,
-                                                                      12, 13, 14, 15);
-    }
-}
-
 /* Copies keys or values from column `at` on: by rows to [k_len, width], and transposed in blocks to
  * [.., head, K_BLOCK], with zeros up to the next whole vector of keys. Either target may be NULL. */
 static void attend_keys_get(const attend_job *j, const rd_attend_seq *s, int64_t at, float *rows,
@@ -314,7 +290,8 @@ static void attend_keys_get(const attend_job *j, const rd_attend_seq *s, int64_t
         for (int64_t i = 0; i < 8; i++)
             x[i] = k + i < s->k_len ? attend_key(j, s, k + i) + at : attend_nothing;
         int64_t c = 0;
-        for (; k + 8 <= s->k_len && c + 8 <= head; c += 8) attend_turn(x, c, to + c * K_BLOCK);
+        for (; k + 8 <= s->k_len && c + 8 <= head; c += 8)
+            rd_turn8(x, c, to + c * K_BLOCK, K_BLOCK);
         for (; c < head; c++)
             for (int64_t i = 0; i < 8; i++) to[c * K_BLOCK + i] = x[i][k + i < s->k_len ? c : 0];
     }

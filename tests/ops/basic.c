@@ -3,7 +3,7 @@
 #include "harness.h"
 #include "../../runner/engine/cpu/cpu_packed.h"
 
-enum { N_ROWS = 70 };
+enum { N_ROWS = 70, MANY_ROWS = 1030 };
 static const double TOLERANCE = 3e-5;
 
 typedef struct basic {
@@ -34,7 +34,7 @@ static double linear_reference(void *ctx)
 static void check_linear(const int64_t *s, bool narrow)
 {
     basic t = {.n = s[0], .k = s[1], .m = s[2]};
-    int64_t same[N_ROWS];
+    static int64_t same[MANY_ROWS];
     for (int64_t i = 0; i < t.n; i++) same[i] = i;
     h_init_as(&t.h, 1, narrow);
     t.a = h_input(&t.h, t.n, t.k);
@@ -56,11 +56,21 @@ static void test_linear(void **state)
     check_linear(*state, false);
 }
 
+/* So many rows that some CPUs copy W, transposed, for the gradient of x: neither the rows of W nor
+ * its columns fill the blocks of the copy. */
+static void test_linear_many(void **state)
+{
+    static const int64_t size[] = {MANY_ROWS, 37, 75};
+    (void)state;
+    check_linear(size, false);
+}
+
 /* From 256 rows on training multiplies without a packed copy of W on some CPUs. Output and
  * gradients have the same bytes on 1, 2 and 4 threads. */
 static void test_linear_threads(void **state)
 {
-    static const int64_t many[][3] = {{300, 96, 200}, {257, 300, 64}, {520, 64, 72}};
+    static const int64_t many[][3] = {
+        {300, 96, 200}, {257, 300, 64}, {520, 64, 72}, {MANY_ROWS, 37, 75}};
     static const int threads[] = {1, 2, 4};
     (void)state;
     h_cpu_alone();
@@ -446,6 +456,7 @@ static void make_tests(test_list *l)
     const test_entry first[] = {TEST(test_embed),
                                 TEST(test_pick),
                                 TEST(test_linear_threads),
+                                TEST(test_linear_many),
                                 TEST(test_seed),
                                 TEST(test_products),
                                 TEST(test_products_mixed),

@@ -3,6 +3,7 @@
  * Memory is the host's memory; oneDNN computes products and convolutions. */
 #include "cpu_int8.h"
 #include "cpu_packed.h"
+#include "cpu_turn.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,7 @@ static void cpu_free(rd_backend *be)
     rd_cpu_products_free(b);
     rd_int8_free_all(b->int8_list);
     rd_cpu_buffer_free(&b->int8_rows);
+    rd_cpu_buffer_free(&b->turned);
     rd_convs_free(b->convs);
     if (b->stream) dnnl_stream_destroy(b->stream);
     if (b->engine) dnnl_engine_destroy(b->engine);
@@ -161,7 +163,11 @@ static rd_code cpu_param_product(rd_backend *b, bool transposed, const rd_params
         const rd_int8 *q = rd_int8_of(rd_cpu_of(b), ps, w, transposed, st);
         return q ? rd_int8_mul(rd_cpu_of(b), q, n, x, y, add, st) : st->code;
     }
-    if (w->trains && b->plain_rows > 0 && n >= b->plain_rows)
+    const bool plain = w->trains && b->plain_rows > 0 && n >= b->plain_rows;
+    if (plain && transposed && rd_turn_pays(n, w->rows, cols))
+        return rd_turn_mul(rd_cpu_of(b), w->rows, cols, w->values + w->row0 * cols, n, x, y, add,
+                           st);
+    if (plain)
         return rd_cpu_gemm(rd_cpu_of(b), false, transposed, n, transposed ? w->rows : cols,
                            transposed ? cols : w->rows, 1.0f, x, transposed ? cols : w->rows,
                            w->values + w->row0 * cols, cols, add ? 1.0f : 0.0f, y,

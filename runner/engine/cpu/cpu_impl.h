@@ -44,6 +44,8 @@ typedef struct rd_cpu {
     rd_cpu_buffer half[2];
     /* Rounded float32 copies of the operands, if bfloat16 is emulated. */
     rd_cpu_buffer soft[2];
+    /* The transposed copy of cpu_turn.c. */
+    rd_cpu_buffer turned;
     /* bfloat16 products of rd_gemm, by shape; owned. */
     gemm_prim *gp;
     int n_gp, cap_gp;
