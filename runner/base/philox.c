@@ -7,6 +7,9 @@
 #include "rd/hash.h"
 #include <math.h>
 #include <string.h>
+#if defined(__AVX512BW__) && defined(__BMI2__)
+#include <immintrin.h>
+#endif
 
 enum { LANES = 16, ROUNDS = 10 };
 
@@ -128,37 +131,120 @@ void rd_philox_keep(rd_key key, uint64_t sample, uint32_t t, float p, int64_t n,
     }
 }
 
+/* Where the next LANES blocks are: lane i has block[i] of row[i]. */
+typedef struct bit_walk {
+    uint64_t row[LANES], block[LANES], at[LANES]; /* at: the byte of the block's bits */
+    int64_t rows, per_row, ld;
+} bit_walk;
+
+/* Lanes behind the last row compute blocks that nobody reads. */
+static bit_walk bits_begin(int64_t rows, int64_t per_row, int64_t ld)
+{
+    bit_walk w = {.rows = rows, .per_row = per_row, .ld = ld};
+    uint64_t row = 0, block = 0;
+    for (int i = 0; i < LANES; i++) {
+        w.row[i] = row;
+        w.block[i] = block;
+        w.at[i] = row * (uint64_t)ld + block;
+        if (++block == (uint64_t)per_row) block = 0, row++;
+    }
+    return w;
+}
+
+static void bits_next(bit_walk *restrict w)
+{
+    const uint64_t n = (uint64_t)w->per_row, down = (uint64_t)(LANES / w->per_row),
+                   on = (uint64_t)(LANES % w->per_row), ld = (uint64_t)w->ld;
+#pragma omp simd
+    for (int i = 0; i < LANES; i++) {
+        const uint64_t block = w->block[i] + on, wraps = block >= n;
+        w->block[i] = block - (wraps ? n : 0);
+        w->row[i] += down + wraps;
+        w->at[i] = w->row[i] * ld + w->block[i];
+    }
+}
+
+/* Stores one byte for each lane. */
+static void bits_store(const bit_walk *w, const uint8_t *flags, uint8_t *bits)
+{
+    if (w->block[0] + LANES <= (uint64_t)w->per_row) { /* all lanes have the same row */
+        memcpy(bits + w->at[0], flags, LANES);
+        return;
+    }
+    for (int i = 0; i < LANES && w->row[i] < (uint64_t)w->rows; i++) bits[w->at[i]] = flags[i];
+}
+
+/* flags[i]: the bits of lane i; most: the largest 16 bits that are kept. */
+static inline void bits_draw(rd_key key, uint64_t sample, uint32_t t0, const bit_walk *w,
+                             uint32_t most, uint8_t *flags)
+{
+#if defined(__AVX512BW__) && defined(__BMI2__)
+    /* Each 64-bit lane holds a word in its lower half; the upper half has no meaning. */
+    enum { WIDE = 8, GROUPS = LANES / WIDE };
+    const __m512i m0 = _mm512_set1_epi64(mul0), m1 = _mm512_set1_epi64(mul1),
+                  limit = _mm512_set1_epi16((short)most);
+    __m512i x[4][GROUPS];
+    for (int g = 0; g < GROUPS; g++) {
+        x[0][g] = _mm512_set1_epi64((long long)sample);
+        x[1][g] = _mm512_set1_epi64((long long)(sample >> 32));
+        x[2][g] = _mm512_add_epi64(_mm512_loadu_si512(w->row + g * WIDE), _mm512_set1_epi64(t0));
+        x[3][g] = _mm512_loadu_si512(w->block + g * WIDE);
+    }
+    uint32_t k0 = key.k[0], k1 = key.k[1];
+    for (int r = 0; r < ROUNDS; r++) {
+        const __m512i a = _mm512_set1_epi64(k0), b = _mm512_set1_epi64(k1);
+        for (int g = 0; g < GROUPS; g++) {
+            const __m512i p0 = _mm512_mul_epu32(m0, x[0][g]), p1 = _mm512_mul_epu32(m1, x[2][g]);
+            x[0][g] = _mm512_xor_si512(_mm512_xor_si512(_mm512_srli_epi64(p1, 32), x[1][g]), a);
+            x[2][g] = _mm512_xor_si512(_mm512_xor_si512(_mm512_srli_epi64(p0, 32), x[3][g]), b);
+            x[1][g] = p1;
+            x[3][g] = p0;
+        }
+        k0 += weyl0;
+        k1 += weyl1;
+    }
+    for (int g = 0; g < GROUPS; g++) {
+        const __m512i lo = _mm512_mask_blend_epi32(0xaaaa, x[0][g], _mm512_slli_epi64(x[1][g], 32)),
+                      hi = _mm512_mask_blend_epi32(0xaaaa, x[2][g], _mm512_slli_epi64(x[3][g], 32));
+        const uint64_t f =
+            _pdep_u64(_mm512_cmple_epu16_mask(lo, limit), UINT64_C(0x0f0f0f0f0f0f0f0f)) |
+            _pdep_u64(_mm512_cmple_epu16_mask(hi, limit), UINT64_C(0xf0f0f0f0f0f0f0f0));
+        memcpy(flags + g * WIDE, &f, sizeof f);
+    }
+#else
+    lanes x;
+    uint32_t wide[LANES];
+    for (int i = 0; i < LANES; i++) {
+        x.w[0][i] = (uint32_t)sample;
+        x.w[1][i] = (uint32_t)(sample >> 32);
+        x.w[2][i] = t0 + (uint32_t)w->row[i];
+        x.w[3][i] = (uint32_t)w->block[i];
+    }
+    philox_lanes(&x, key);
+#pragma omp simd
+    for (int i = 0; i < LANES; i++) {
+        uint32_t f = 0;
+        for (int j = 0; j < 4; j++)
+            f |= (uint32_t)((x.w[j][i] & 0xFFFFu) <= most) << 2 * j |
+                 (uint32_t)((x.w[j][i] >> 16) <= most) << (2 * j + 1);
+        wide[i] = f;
+    }
+    for (int i = 0; i < LANES; i++) flags[i] = (uint8_t)wide[i];
+#endif
+}
+
 void rd_philox_keep_bits(rd_key key, uint64_t sample, uint32_t t0, int64_t rows, float p, int64_t n,
                          uint8_t *bits, int64_t ld)
 {
-    const uint32_t s0 = (uint32_t)sample, s1 = (uint32_t)(sample >> 32), limit = keep_limit(p);
+    const uint32_t limit = keep_limit(p);
     const int64_t per_row = (n + 7) / 8;
     rd_assert(n >= 0 && rows >= 0 && ld >= per_row);
-    int64_t row = 0, block = 0;
-    while (per_row > 0 && row < rows) {
-        lanes x;
-        uint32_t flags[LANES];
-        uint8_t *at[LANES];
-        int used = 0;
-        for (int i = 0; i < LANES; i++) {
-            x.w[0][i] = s0;
-            x.w[1][i] = s1;
-            x.w[2][i] = t0 + (uint32_t)row;
-            x.w[3][i] = (uint32_t)block;
-            if (row >= rows) continue; /* the lane computes a block that nobody reads */
-            at[used++] = bits + row * ld + block;
-            if (++block == per_row) block = 0, row++;
-        }
-        philox_lanes(&x, key);
-#pragma omp simd
-        for (int i = 0; i < LANES; i++) {
-            uint32_t f = 0;
-            for (int j = 0; j < 4; j++)
-                f |= (uint32_t)((x.w[j][i] & 0xFFFFu) < limit) << 2 * j |
-                     (uint32_t)((x.w[j][i] >> 16) < limit) << (2 * j + 1);
-            flags[i] = f;
-        }
-        for (int i = 0; i < used; i++) *at[i] = (uint8_t)flags[i];
+    if (per_row == 0) return;
+    bit_walk w = bits_begin(rows, per_row, ld);
+    for (; w.row[0] < (uint64_t)rows; bits_next(&w)) {
+        uint8_t flags[LANES] = {0};
+        if (limit > 0) bits_draw(key, sample, t0, &w, limit - 1, flags);
+        bits_store(&w, flags, bits);
     }
 }
 
