@@ -81,6 +81,9 @@ typedef struct rd_var {
     bool rectified;
     /* For a rectified variable: g is already zero where v is zero. */
     bool g_masked;
+    /* Number of the record in whose backward v and g are read last; -1: they live until the
+     * reset. */
+    int64_t ends;
 } rd_var;
 
 typedef struct rd_tape rd_tape;
@@ -113,6 +116,8 @@ typedef struct rd_op {
      * gradients of out[] afterwards: g of out[] becomes NULL, and so does a large v. Their memory
      * serves other gradients. */
     bool own_grads;
+    /* Whether forward already adds to gradients of parameters. */
+    bool early_grads;
     /* What backward reads of the values of out[]. */
     rd_op_reads reads_out;
     /* Returns whether forward may run a second time, in backward. It then computes out[0] again
@@ -228,10 +233,23 @@ void rd_tape_forget(rd_tape *t, rd_var *x);
  * gradients while it has the logits. */
 void rd_tape_set_seed(rd_tape *t, float seed);
 /* Computes all gradients from loss, (1, 1), of a tape that records (else RD_EBUG). Adds the
- * gradients of parameters to their arena; the caller zeroes it. Calls the hook, if set, when a
- * parameter has its last contribution. Parameters that no record of the step used get no call (a
- * rank without samples has no record at all). Call it once per step. */
+ * gradients of parameters to their arena; the caller zeroes it, except for borrowed ones. Calls the
+ * hook, if set, when a parameter has its last contribution. Parameters that no record of the step
+ * used get no call (a rank without samples has no record at all). Call it once per step. */
 rd_code rd_tape_backward(rd_tape *t, rd_var *loss, rd_status *st);
+/* Borrows the memory of the parameters' gradients for the next forward pass. A gradient is free from
+ * the last use of its parameter until backward arrives there, so the memory holds values of later
+ * ops, and gradients of these. The tape zeroes it in time. Gradients are the same to the last bit.
+ * Call it before a forward pass whose gradients begin at zero. On a GPU it does nothing. */
+void rd_tape_borrow_grads(rd_tape *t);
+/* Returns whether the gradient of p is borrowed: its contents are undefined, and the caller does not
+ * zero it. */
+bool rd_tape_borrows(const rd_tape *t, const rd_param *p);
+/* Zeroes the gradients that are still borrowed, and ends that. rd_tape_backward does it at its end;
+ * where no backward follows, the caller does. */
+void rd_tape_return_grads(rd_tape *t);
+/* Returns the largest number of bytes of borrowed memory that were in use so far. */
+size_t rd_tape_borrowed_peak(const rd_tape *t);
 /* Returns the set of rows of an embedding (RD_PARAM_ROWS) that got a gradient in backward, over all
  * steps since the caller last cleared the set. Row i is bit i % 64 of element i / 64. An op that
  * does not mark rows adds all of them. Borrowed from the tape. NULL: p is no embedding. */

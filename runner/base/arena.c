@@ -4,15 +4,10 @@
  * Under AddressSanitizer the free part of each chunk is poisoned, and so are the bytes between the
  * slack of an allocation and the next one. A read of memory that was rewound ends the program. */
 #include "rd/arena.h"
+#include "poison.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/asan_interface.h>
-#else
-#define ASAN_POISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
-#define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
-#endif
 
 typedef struct arena_chunk {
     struct arena_chunk *prev, *next;

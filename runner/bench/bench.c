@@ -156,8 +156,9 @@ static rd_code bench_measure(bench *b, const bench_style *style, rd_status *st)
     v->reduced_bytes = r->world->size > 1 && !b->config.bench_forward_only
                            ? 4.0 * (double)rd_params_grad_span(r->params)
                            : 0.0;
-    v->peak_bytes = run_peak_bytes();
-    v->device_bytes = device_peak_bytes(r);
+    RD_TRY(memory_use_of(r, &v->memory, st));
+    v->peak_bytes = v->memory.process;
+    v->device_bytes = v->memory.gpu;
     RD_TRY(measure_sum(b, st));
     RD_TRY(peak_measure(r, BENCH_PRODUCT, 3, &v->peak, &v->peak_cpu, st));
     rd_watch_beat(r->watch, RD_PHASE_WAIT, r->progress.step);
@@ -168,8 +169,6 @@ static rd_code bench_measure(bench *b, const bench_style *style, rd_status *st)
     /* Steps that are faster than the peak, which other work may have slowed, raise it. */
     v->peak = fmax(sums[0], v->flops / v->wall_s);
     v->peak_cpu = fmax(sums[1], v->flops / v->cpu_s);
-    RD_TRY(rd_comm_max_f64(r->comm, &v->peak_bytes, 1, st));
-    RD_TRY(rd_comm_max_f64(r->comm, &v->device_bytes, 1, st));
 done:
     return st->code;
 }
@@ -224,7 +223,15 @@ static void bench_report(const bench *b)
                 "%" PRId64 " step%s without update, because the gradient was not finite; a smaller "
                 "learning_rate helps",
                 v->skipped, RD_S(v->skipped));
-    rd_info(log, "peak memory of a rank: %.0f MB", v->peak_bytes * 1e-6);
+    const memory_use *m = &v->memory;
+    if (r->gpu || b->config.bench_forward_only)
+        rd_info(log, "peak memory of a rank: %.0f MB", v->peak_bytes * 1e-6);
+    else
+        rd_info(log,
+                "peak memory of a rank: %.0f MB: weights %.0f, gradients %.0f, optimizer %.0f, "
+                "activations %.0f (and %.0f in the memory of gradients), the rest %.0f",
+                v->peak_bytes * 1e-6, m->weights * 1e-6, m->gradients * 1e-6, m->optimizer * 1e-6,
+                m->activations * 1e-6, m->borrowed * 1e-6, memory_use_rest(m) * 1e-6);
     if (r->gpu) rd_info(log, "peak memory of a rank's GPU: %.0f MB", v->device_bytes * 1e-6);
     device_report_work(r);
 }

@@ -2,6 +2,7 @@
 #ifndef RD_BENCH_H
 #define RD_BENCH_H
 
+#include "../run/memory_use.h"
 #include "../run/stepper.h"
 
 /* Formats of the output; the row of bench_format explains them. */
@@ -52,6 +53,7 @@ typedef struct bench_result {
     double peak;         /* FLOP/s of all ranks, by the clock */
     double peak_cpu;     /* FLOP/s of all ranks, per second of CPU time */
     double peak_bytes;   /* largest memory of a rank */
+    memory_use memory;   /* what it consists of */
     double device_bytes; /* largest GPU memory of a rank; 0: none */
     double start_s; /* from the start of the process to the end of the first step; NAN: not known */
     double alone_s; /* best time of the gradients' sum by itself; NAN: one rank */

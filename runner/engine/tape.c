@@ -1,6 +1,7 @@
 /* tape.c -- the tape: variables of a step, records of ops, and the backward pass. */
 #include "rd/tape.h"
 #include "image_layout.h"
+#include "spare.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,19 +9,11 @@
 typedef struct tape_record {
     rd_call call;
     struct tape_record *prev;
+    int64_t number;      /* in the order of forward; a segment's records have the segment's */
     rd_segment *segment; /* of rd_tape_recompute; call.attr is its ctx. NULL: an op */
 } tape_record;
 
 enum { MAX_HOOKS = 4 };
-
-/* Memory of values and gradients that are no longer needed, for others still to come: of forgotten
- * values, and in backward of ops with own_grads. Only pieces of at least MIN_SPARE_BYTES are
- * kept. */
-enum { MAX_SPARE = 256, MIN_SPARE_BYTES = 4096 * 4 };
-typedef struct spare {
-    unsigned char *at;
-    size_t bytes;
-} spare;
 
 struct rd_tape {
     rd_backend *be;
@@ -40,8 +33,16 @@ struct rd_tape {
     /* By param index: set of touched rows. NULL: no embedding. */
     uint64_t **touched;
     int n_leaf;
-    spare spare[MAX_SPARE];
-    int n_spare;
+    spare_pool spare;
+    int64_t n_records; /* numbers given so far */
+    int64_t segment;   /* number of the segment's record, if in_segment */
+    /* By param index: where a parameter's gradient is added while its own memory is lent to
+     * variables. NULL: in its own memory. */
+    float **aside;
+    rd_arena *aside_arena;
+    void *room; /* memory of gradients that the present kernel has; NULL: none */
+    size_t room_bytes;
+    bool in_backward;
     bool with_grad, training;
     float seed;
     rd_grad_hook *hook;
@@ -84,7 +85,8 @@ rd_code rd_tape_new(rd_backend *be, rd_params *params, rd_tape **out, rd_status 
     t->uses = calloc((size_t)t->n_leaf + 1, sizeof *t->uses);
     t->uses_before = calloc((size_t)t->n_leaf + 1, sizeof *t->uses_before);
     t->touched = calloc((size_t)t->n_leaf + 1, sizeof *t->touched);
-    if (!t->leaf || !t->uses || !t->uses_before || !t->touched) {
+    t->aside = calloc((size_t)t->n_leaf + 1, sizeof *t->aside);
+    if (!t->leaf || !t->uses || !t->uses_before || !t->touched || !t->aside) {
         rd_fail(st, RD_EENV, "out of memory for the tape");
         goto done;
     }
@@ -98,7 +100,9 @@ rd_code rd_tape_new(rd_backend *be, rd_params *params, rd_tape **out, rd_status 
     }
     RD_TRY(rd_arena_new((size_t)8 << 20, &t->step, st));
     RD_TRY(rd_arena_new((size_t)4 << 20, &t->scratch, st));
+    RD_TRY(rd_arena_new(4096, &t->aside_arena, st));
     RD_TRY(device_arenas(t, st));
+    RD_TRY(spare_open(&t->spare, params, t->device_step, t->device_step == t->step, st));
     rd_tape_reset(t, false, false);
 done:
     if (st->code != RD_OK) {
@@ -111,10 +115,13 @@ done:
 void rd_tape_free(rd_tape *t)
 {
     if (!t) return;
+    spare_close(&t->spare);
     if (t->device_step != t->step) rd_arena_free(t->device_step);
     if (t->device_scratch != t->scratch) rd_arena_free(t->device_scratch);
     rd_arena_free(t->step);
     rd_arena_free(t->scratch);
+    rd_arena_free(t->aside_arena);
+    free(t->aside);
     free(t->leaf);
     free(t->uses);
     free(t->uses_before);
@@ -129,9 +136,13 @@ void rd_tape_reset(rd_tape *t, bool with_grad, bool training)
     rd_arena_reset(t->scratch);
     if (t->device_step != t->step) rd_arena_reset(t->device_step);
     if (t->device_scratch != t->scratch) rd_arena_reset(t->device_scratch);
+    rd_arena_reset(t->aside_arena);
+    spare_reset(&t->spare);
+    t->room = NULL;
     t->last = NULL;
-    t->in_segment = false;
-    t->n_spare = 0;
+    t->in_segment = t->in_backward = false;
+    t->n_records = 0;
+    memset(t->aside, 0, (size_t)t->n_leaf * sizeof *t->aside);
     memset(t->leaf, 0, (size_t)t->n_leaf * sizeof *t->leaf);
     memset(t->uses, 0, (size_t)t->n_leaf * sizeof *t->uses);
     t->with_grad = with_grad;
@@ -264,6 +275,8 @@ static rd_code run_kernel(rd_tape *t, rd_call *c, rd_code (*fn)(rd_call *, rd_st
     call_op_hooks(t, c->op, backward, false);
     if (fn(c, st) != RD_OK) return st->code;
     call_op_hooks(t, c->op, backward, true);
+    spare_keep(&t->spare, &t->room, t->room_bytes);
+    t->room = NULL;
     if (t->device_scratch != t->scratch) rd_arena_rewind(t->device_scratch, device);
     rd_arena_rewind(t->scratch, host);
     return RD_OK;
@@ -284,36 +297,74 @@ static size_t bytes_of(const rd_var *x)
     return (size_t)rd_var_elements(x) * rd_element_bytes(x->type);
 }
 
-/* ---- spare memory ---- */
+/* ---- the memory of the parameters' gradients ---- */
 
-/* Sets *out to memory with undefined contents: the newest spare piece of this size, else the
- * smallest that is large enough, else new memory. The newest piece is likely to be in a cache. */
-static rd_code spare_take(rd_tape *t, size_t bytes, void *out, rd_status *st)
+void rd_tape_borrow_grads(rd_tape *t)
 {
-    int best = -1;
-    for (int k = t->n_spare - 1; k >= 0; k--) {
-        const size_t have = t->spare[k].bytes;
-        if (have < bytes || (best >= 0 && have >= t->spare[best].bytes)) continue;
-        best = k;
-        if (have == bytes) break;
-    }
-    if (best < 0) return rd_arena_get(t->device_step, bytes, out, st);
-    spare *s = &t->spare[best];
-    memcpy(out, &s->at, sizeof s->at);
-    const size_t used = rd_arena_bytes(t->device_step, bytes);
-    if (s->bytes >= used + MIN_SPARE_BYTES)
-        *s = (spare){s->at + used, s->bytes - used};
-    else
-        *s = t->spare[--t->n_spare];
-    return RD_OK;
+    spare_borrow(&t->spare);
 }
 
-/* Takes over memory, if it is worth while. *at becomes NULL. */
-static void spare_keep(rd_tape *t, void **at, size_t bytes)
+bool rd_tape_borrows(const rd_tape *t, const rd_param *p)
 {
-    if (!*at || bytes < MIN_SPARE_BYTES || t->n_spare == MAX_SPARE) return;
-    t->spare[t->n_spare++] = (spare){*at, bytes};
-    *at = NULL;
+    return spare_borrows(&t->spare, p);
+}
+
+void rd_tape_return_grads(rd_tape *t)
+{
+    spare_return_all(&t->spare);
+}
+
+rd_code spare_room(rd_call *c, size_t bytes, void *out, rd_status *st)
+{
+    rd_tape *t = c->tape;
+    rd_assert(!t->room);
+    spare_take_lent(&t->spare, bytes, &t->room);
+    t->room_bytes = bytes;
+    memcpy(out, &t->room, sizeof t->room);
+    return t->room ? st->code : rd_arena_get(c->device_scratch, bytes, out, st);
+}
+
+size_t rd_tape_borrowed_peak(const rd_tape *t)
+{
+    return t->spare.lent_peak;
+}
+
+/* Prepares the gradients of the parameters that a record uses, before its forward pass. */
+static rd_code grads_before(rd_tape *t, const rd_call *c, rd_status *st)
+{
+    for (int i = 0; i < c->n_in && !t->in_backward; i++) {
+        rd_var *x = c->in[i];
+        if (!x || !x->param || !x->needs_grad) continue;
+        if (spare_is_lent(&t->spare, x->param) && !t->aside[x->param->index]) {
+            RD_TRY(rd_arena_zero(t->aside_arena, (size_t)x->param->n * sizeof(float),
+                                 &t->aside[x->param->index], st));
+            x->g = t->aside[x->param->index];
+        } else if (c->op->early_grads) {
+            spare_return(&t->spare, x->param);
+        }
+    }
+done:
+    return st->code;
+}
+
+/* Lends the gradients of the parameters that a record uses, after its forward pass. A table of rows
+ * may be used again, as the output layer. */
+static void grads_after(rd_tape *t, const rd_call *c, int64_t number)
+{
+    for (int i = 0; i < c->n_in && !t->in_backward; i++)
+        if (c->in[i] && c->in[i]->param && c->in[i]->needs_grad)
+            spare_used(&t->spare, c->in[i]->param, number, !c->op->marks_rows);
+}
+
+/* Moves a gradient to its own memory, after its last contribution. */
+static void grad_complete(rd_tape *t, const rd_param *p)
+{
+    float **aside = &t->aside[p->index];
+    if (!*aside) return;
+    spare_return(&t->spare, p); /* unless a record has done so */
+    t->leaf[p->index]->g = rd_params_grads(t->params) + p->offset;
+    memcpy(t->leaf[p->index]->g, *aside, (size_t)p->n * sizeof **aside);
+    *aside = NULL;
 }
 
 /* ---- ops ---- */
@@ -331,6 +382,7 @@ rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr
         return NULL;
     }
     RD_TRY(rd_arena_zero(t->step, sizeof *r + (size_t)n_in * sizeof *in, &r, st));
+    r->number = t->in_segment ? t->segment : t->n_records++;
     rd_call *c = &r->call;
     c->in = (rd_var **)(void *)(r + 1);
     c->tape = t;
@@ -383,20 +435,23 @@ rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr
         c->out[i]->needs_grad = c->keep;
         c->out[i]->maker = op;
         c->out[i]->call = c->keep ? c : NULL;
+        c->out[i]->ends = c->keep && op->own_grads ? r->number : -1;
     }
     RD_TRY(op->infer(c, st));
     for (int i = 0; i < n_out; i++) rd_assert(c->out[i]->rows >= 0 && c->out[i]->cols > 0);
     for (int i = 0; i < n_out; i++) {
         if (c->out[i]->values) continue; /* the memory of an input */
-        RD_TRY(spare_take(t, bytes_of(c->out[i]), &c->out[i]->values, st));
+        RD_TRY(spare_take(&t->spare, bytes_of(c->out[i]), c->out[i]->ends, &c->out[i]->values, st));
         c->out[i]->owns_values = true;
     }
+    if (c->keep) RD_TRY(grads_before(t, c, st));
     RD_TRY(run_kernel(t, c, k->forward, false, st));
     if (c->keep) {
         r->prev = t->last;
         t->last = r;
         for (int i = 0; i < n_in; i++)
             if (in[i] && in[i]->param) t->uses[in[i]->param->index]++;
+        if (!t->in_segment) grads_after(t, c, r->number);
     }
     for (int i = 0; i < n_out && out; i++) out[i] = c->out[i];
 done:
@@ -410,7 +465,7 @@ static rd_code want_grad(rd_tape *t, rd_var *x, rd_status *st)
     if (!x || !x->needs_grad) return RD_OK;
     x->g_masked = false;
     if (x->grads) return RD_OK;
-    RD_TRY(spare_take(t, bytes_of(x), &x->grads, st));
+    RD_TRY(spare_take(&t->spare, bytes_of(x), x->ends, &x->grads, st));
     RD_TRY(rd_backend_zero(t->be, x->grads, bytes_of(x), st));
 done:
     return st->code;
@@ -426,7 +481,7 @@ rd_code rd_call_grad(rd_call *c, int i, void *g, bool *add, rd_status *st)
     if (!x || !x->needs_grad) return RD_OK;
     x->g_masked = false;
     *add = x->grads != NULL;
-    if (!x->grads) RD_TRY(spare_take(c->tape, bytes_of(x), &x->grads, st));
+    if (!x->grads) RD_TRY(spare_take(&c->tape->spare, bytes_of(x), x->ends, &x->grads, st));
     memcpy(g, &x->grads, sizeof x->grads);
 done:
     return st->code;
@@ -447,6 +502,7 @@ bool rd_call_pass_grad(rd_call *c, int i)
         return false;
     for (int k = 0; k < c->n_in; k++)
         if (c->in[k] && c->in[k]->g == y->g) return false;
+    if (!spare_fits(&c->tape->spare, y->grads, bytes_of(y), x->ends)) return false;
     x->g_masked = false;
     x->g = y->g;
     return true;
@@ -459,7 +515,8 @@ bool rd_call_take_values(rd_call *c, int i, bool signs)
     if (!x || !x->maker || !x->owns_values || x->n_readers != 1 ||
         rd_backend_kind_of(c->be) != RD_CPU || x->type != y->type || x->layout != y->layout ||
         x->rows != y->rows || x->cols != y->cols ||
-        x->maker->reads_out < (signs ? RD_READS_SIGNS : RD_READS_NOTHING))
+        x->maker->reads_out < (signs ? RD_READS_SIGNS : RD_READS_NOTHING) ||
+        !spare_fits(&c->tape->spare, x->values, bytes_of(x), y->ends))
         return false;
     y->values = x->values;
     y->owns_values = true;
@@ -486,8 +543,8 @@ static void keep_spare(rd_tape *t, rd_call *c)
             x->owns_values = y->owns_values; /* the backward of its maker comes later */
             y->owns_values = false;
         }
-        if (!passed) spare_keep(t, &y->grads, bytes_of(y));
-        if (y->owns_values) spare_keep(t, &y->values, bytes_of(y));
+        if (!passed) spare_keep(&t->spare, &y->grads, bytes_of(y));
+        if (y->owns_values) spare_keep(&t->spare, &y->values, bytes_of(y));
         y->g = NULL;
     }
 }
@@ -515,8 +572,8 @@ static bool can_run_again(const rd_var *x)
 
 void rd_tape_forget(rd_tape *t, rd_var *x)
 {
-    if (!x || t->status.code != RD_OK || t->in_segment || bytes_of(x) < MIN_SPARE_BYTES ||
-        t->n_spare == MAX_SPARE || !can_run_again(x))
+    if (!x || t->status.code != RD_OK || t->in_segment || bytes_of(x) < SPARE_LEAST ||
+        spare_full(&t->spare) || !can_run_again(x))
         return;
     void *at = x->values;
     const size_t bytes = bytes_of(x);
@@ -525,7 +582,7 @@ void rd_tape_forget(rd_tape *t, rd_var *x)
         v->forgotten = true;
     }
     for (rd_var *v = x; v; v = v->shares) v->values = NULL;
-    spare_keep(t, &at, bytes);
+    spare_keep(&t->spare, &at, bytes);
 }
 
 /* Computes the values of a forgotten variable, and before them the forgotten inputs of its op. */
@@ -537,7 +594,7 @@ static rd_code compute_again(rd_tape *t, rd_var *x, rd_status *st)
     if (x->shares)
         x->values = x->shares->values;
     else
-        RD_TRY(spare_take(t, bytes_of(x), &x->values, st));
+        RD_TRY(spare_take(&t->spare, bytes_of(x), x->ends, &x->values, st));
     RD_TRY(run_kernel(t, c, kernel_of(t, c->op)->forward, false, st));
     x->forgotten = false;
 done:
@@ -566,20 +623,29 @@ static const rd_op segment_op = {.name = "recompute", .about = "ops that backwar
 
 typedef struct tape_position {
     rd_mark host, device;
+    spare_list spare;
+    size_t lent_bytes;
 } tape_position;
 
-static tape_position segment_begin(rd_tape *t)
+static void segment_begin(rd_tape *t, const tape_record *r, tape_position *p)
 {
     t->in_segment = true;
-    return (tape_position){rd_arena_mark(t->step), rd_arena_mark(t->device_step)};
+    t->segment = r->number;
+    p->host = rd_arena_mark(t->step);
+    p->device = rd_arena_mark(t->device_step);
+    p->spare = t->spare.list;
+    p->lent_bytes = t->spare.lent_bytes;
 }
 
-/* Frees the memory of the segment's variables and records. */
-static void segment_end(rd_tape *t, tape_position p)
+/* Frees the memory of the segment's variables and records. Spare memory from before, which served
+ * them, is spare again. */
+static void segment_end(rd_tape *t, const tape_position *p)
 {
     t->in_segment = false;
-    if (t->device_step != t->step) rd_arena_rewind(t->device_step, p.device);
-    rd_arena_rewind(t->step, p.host);
+    if (t->device_step != t->step) rd_arena_rewind(t->device_step, p->device);
+    rd_arena_rewind(t->step, p->host);
+    t->spare.list = p->spare;
+    t->spare.lent_bytes = p->lent_bytes;
 }
 
 /* Runs the ops of a segment. */
@@ -606,6 +672,7 @@ static rd_code segment_record(rd_tape *t, rd_segment *f, const void *ctx, size_t
     RD_TRY(rd_arena_zero(t->step, sizeof *r + (size_t)n_in * sizeof *in, &r, st));
     RD_TRY(rd_arena_get(t->step, ctx_bytes + 1, &copy, st));
     if (ctx_bytes > 0) memcpy(copy, ctx, ctx_bytes);
+    r->number = t->n_records++;
     r->segment = f;
     r->call = (rd_call){.tape = t,
                         .op = &segment_op,
@@ -627,7 +694,8 @@ static rd_code segment_record(rd_tape *t, rd_segment *f, const void *ctx, size_t
     y->type = in[0]->type;
     y->needs_grad = y->owns_values = true;
     y->maker = &segment_op;
-    RD_TRY(rd_arena_get(t->device_step, bytes_of(y), &y->values, st));
+    y->ends = r->number;
+    RD_TRY(spare_take(&t->spare, bytes_of(y), y->ends, &y->values, st));
     *out = r;
 done:
     return st->code;
@@ -645,18 +713,18 @@ rd_var *rd_tape_recompute(rd_tape *t, rd_segment *f, const void *ctx, size_t ctx
     for (int i = 0; i < t->n_leaf; i++) (void)rd_tape_param(t, rd_params_at(t->params, i));
     RD_TRY(segment_record(t, f, ctx, ctx_bytes, in, n_in, &r, st));
     tape_record *const last = t->last;
-    spare kept[MAX_SPARE];
-    const int n_kept = t->n_spare;
-    memcpy(kept, t->spare, sizeof kept);
-    const tape_position p = segment_begin(t);
+    tape_position p;
+    memcpy(t->uses_before, t->uses, (size_t)t->n_leaf * sizeof *t->uses);
+    segment_begin(t, r, &p);
     const rd_var *y = segment_run(t, r);
     rd_var *out = r->call.out[0];
     if (y)
         (void)rd_backend_copy(t->be, out->values, y->values,
                               (size_t)(y->rows * y->cols) * rd_element_bytes(y->type), st);
-    segment_end(t, p);
-    memcpy(t->spare, kept, sizeof kept);
-    t->n_spare = n_kept;
+    segment_end(t, &p);
+    for (int i = 0; i < t->n_leaf; i++)
+        if (t->uses[i] > t->uses_before[i])
+            spare_used(&t->spare, rd_params_at(t->params, i), r->number, true);
     r->prev = last;
     t->last = r;
 done:
@@ -666,22 +734,19 @@ done:
 static rd_code run_records(rd_tape *t, tape_record *last, rd_status *st);
 
 /* Runs the ops of a segment again and then backward. Memory of the segment ends with it, so the
- * gradients of its inputs are copied to memory from before. Spare memory from before serves the
- * segment, and is spare again. */
+ * gradients of its inputs are copied to memory from before. */
 static rd_code segment_back(rd_tape *t, tape_record *r, rd_status *st)
 {
     rd_call *c = &r->call;
     rd_var *y = c->out[0];
-    spare kept[MAX_SPARE];
+    tape_position p;
     void *to[RD_SEGMENT_IN] = {NULL};
     for (int i = 0; i < c->n_in; i++)
         if (c->in[i]->needs_grad && !c->in[i]->grads)
-            RD_TRY(spare_take(t, bytes_of(c->in[i]), &to[i], st));
-    const int n_kept = t->n_spare;
-    memcpy(kept, t->spare, sizeof kept);
+            RD_TRY(spare_take(&t->spare, bytes_of(c->in[i]), c->in[i]->ends, &to[i], st));
     memcpy(t->uses_before, t->uses, (size_t)t->n_leaf * sizeof *t->uses);
     t->last = NULL;
-    const tape_position p = segment_begin(t);
+    segment_begin(t, r, &p);
     rd_var *again = segment_run(t, r);
     RD_TRY(rd_tape_check(t, st));
     memcpy(t->uses, t->uses_before, (size_t)t->n_leaf * sizeof *t->uses);
@@ -696,13 +761,11 @@ static rd_code segment_back(rd_tape *t, tape_record *r, rd_status *st)
         x->grads = to[i];
         to[i] = NULL;
     }
-    segment_end(t, p);
-    memcpy(t->spare, kept, sizeof kept);
-    t->n_spare = n_kept;
+    segment_end(t, &p);
     for (int i = 0; i < c->n_in; i++)
-        if (to[i]) spare_keep(t, &to[i], bytes_of(c->in[i]));
-    spare_keep(t, &y->grads, bytes_of(y));
-    spare_keep(t, &y->values, bytes_of(y));
+        if (to[i]) spare_keep(&t->spare, &to[i], bytes_of(c->in[i]));
+    spare_keep(&t->spare, &y->grads, bytes_of(y));
+    spare_keep(&t->spare, &y->values, bytes_of(y));
     y->g = NULL;
 done:
     return st->code;
@@ -729,6 +792,7 @@ static rd_code run_records(rd_tape *t, tape_record *last, rd_status *st)
     for (tape_record *r = last; r; r = r->prev) {
         rd_call *c = &r->call;
         bool any = false;
+        spare_return_from(&t->spare, r->number);
         for (int i = 0; i < c->n_out; i++) any |= c->out[i]->g != NULL;
         /* Without any gradient no path leads from this record to the loss. */
         if (any) RD_TRY(record_back(t, r, st));
@@ -737,7 +801,9 @@ static rd_code run_records(rd_tape *t, tape_record *last, rd_status *st)
             if (p && t->touched[p->index] && !c->op->marks_rows)
                 memset(t->touched[p->index], 0xff, touched_words(p) * sizeof **t->touched);
             rd_assert(!p || t->uses[p->index] > 0);
-            if (p && --t->uses[p->index] == 0 && t->hook) t->hook(t->hook_ctx, p);
+            if (!p || --t->uses[p->index] > 0) continue;
+            grad_complete(t, p);
+            if (t->hook) t->hook(t->hook_ctx, p);
         }
     }
 done:
@@ -752,8 +818,10 @@ rd_code rd_tape_backward(rd_tape *t, rd_var *loss, rd_status *st)
     RD_TRY(want_grad(t, loss, st));
     if (loss->g) RD_TRY(rd_backend_upload(t->be, loss->g, &t->seed, sizeof t->seed, st));
     t->loss = loss;
+    t->in_backward = true;
     if (t->params) rd_params_device_changed_grads(t->params);
     RD_TRY(run_records(t, t->last, st));
+    rd_tape_return_grads(t);
 done:
     return st->code;
 }

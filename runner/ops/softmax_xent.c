@@ -16,6 +16,7 @@
  * once. A block must have enough rows to make this cost negligible: at 512 rows it is 1/128 float
  * per operation. */
 #include "softmax_xent.h"
+#include "../engine/spare.h"
 #include "rd/cell.h"
 #include "shared/xent_block.h"
 #include "rd/vec.h"
@@ -192,7 +193,7 @@ static rd_code softmax_xent_forward(rd_call *c, rd_status *st)
     RD_TRY(rd_arena_zero(c->kept, sizeof *s, &s, st));
     c->saved = s;
     if (c->keep) RD_TRY(rd_rows_get(c->kept, N, X, &s->dx, st));
-    RD_TRY(rd_rows_get(c->scratch, block, V, &l, st));
+    RD_TRY(spare_room(c, (size_t)((block + RD_SLACK_ROWS) * V) * sizeof *l, &l, st));
     if (c->keep && a->softcap > 0.0f) RD_TRY(rd_rows_get(c->scratch, block, V, &cap, st));
     RD_TRY(rd_arena_get(c->scratch, (size_t)(2 * block + 1) * sizeof *loss, &loss, st));
     for (int64_t i = 0; i < N; i += block) {
@@ -239,6 +240,7 @@ static rd_code softmax_xent_backward(rd_call *c, rd_status *st)
 RD_OP(softmax_xent) = {.name = "softmax_xent",
                        .about = "projection, softmax, cross-entropy",
                        .infer = softmax_xent_infer,
+                       .early_grads = true,
                        .kernel = {[RD_CPU] = {softmax_xent_forward, softmax_xent_backward},
                                   [RD_GPU] = RD_GPU_KERNEL(softmax_xent)}};
 

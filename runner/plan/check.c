@@ -7,6 +7,7 @@
 #include "shadow.h"
 #include "../run/device.h"
 #include "../run/init_from.h"
+#include "../run/memory_use.h"
 #include "../run/progress.h"
 #include "../run/setup.h"
 #include "../run/stepper.h"
@@ -74,36 +75,33 @@ static rd_code check_largest(rd_run *r, double *v, rd_status *st)
 
 static rd_code print_memory(rd_run *r, bool stepped, rd_status *st)
 {
-    const double weights = 4.0 * (double)rd_params_span(r->params);
-    const double gradients = 4.0 * (double)rd_params_grad_span(r->params);
     const rd_shard *shard = rd_optim_shard_of(r->optim);
     double kept = 4.0 * (double)rd_optim_kept(r->optim);
     const int slots = rd_params_n_slots(r->params), parts = shard ? rd_shard_n_hosts(shard) : 1;
-    double step = (double)rd_arena_peak(rd_tape_arena(r->tape)), process = run_peak_bytes(),
-           gpu = device_peak_bytes(r);
-    char of[80] = "", activations[64] = "not known without --check_steps=10";
-    RD_TRY(check_largest(r, &step, st));
-    RD_TRY(check_largest(r, &process, st));
-    RD_TRY(check_largest(r, &gpu, st));
+    memory_use m;
+    char of[80] = "", activations[96] = "not known without --check_steps=10";
+    RD_TRY(memory_use_of(r, &m, st));
     RD_TRY(check_largest(r, &kept, st));
     if (shard)
         (void)snprintf(of, sizeof of, "; the largest part of %d %ss, shard optimizer", parts,
                        rd_shard_shares(shard) ? "host" : "rank");
     if (stepped && !r->gpu)
-        (void)snprintf(activations, sizeof activations, "%.1f MB", check_mb(step));
+        (void)snprintf(activations, sizeof activations,
+                       "%.1f MB, and %.1f MB in the memory of gradients", check_mb(m.activations),
+                       check_mb(m.borrowed));
     else if (stepped)
-        (void)snprintf(activations, sizeof activations, "in the GPU's %.0f MB", check_mb(gpu));
+        (void)snprintf(activations, sizeof activations, "in the GPU's %.0f MB", check_mb(m.gpu));
     rd_info(r->log, "memory of a rank%s:",
             rd_optim_is_shared(r->optim) ? " (the ranks of a host share weights and optimizer)"
                                          : "");
-    rd_info(r->log, "  weights              %.1f MB", check_mb(weights));
-    rd_info(r->log, "  gradients            %.1f MB", check_mb(gradients));
+    rd_info(r->log, "  weights              %.1f MB", check_mb(m.weights));
+    rd_info(r->log, "  gradients            %.1f MB", check_mb(m.gradients));
     rd_info(r->log, "  optimizer            %.1f MB (%s, %d value%s per weight%s)",
             check_mb(kept * slots), rd_optim_def(r->optim)->name, slots, slots == 1 ? "" : "s", of);
     rd_info(r->log, "  activations          %s", activations);
     rd_info(r->log, "  whole process        %.0f MB so far, with data and libraries",
-            check_mb(process));
-    if (r->gpu) rd_info(r->log, "  GPU                  %.0f MB so far", check_mb(gpu));
+            check_mb(m.process));
+    if (r->gpu) rd_info(r->log, "  GPU                  %.0f MB so far", check_mb(m.gpu));
 done:
     return run_agree(r, st);
 }

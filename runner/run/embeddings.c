@@ -100,23 +100,36 @@ static void clear_marks(embeddings_table *t)
     memset(t->touched, 0, (size_t)rd_row_set_words(t->p->dim[0]) * sizeof *t->touched);
 }
 
+/* Zeroes the gradient of a parameter, and what lies behind it in its place. */
+static void zero_one(const embeddings *e, const rd_param *p)
+{
+    float *g = rd_params_grads(e->run->params) + p->offset;
+    int64_t done = 0;
+    for (int i = 0; i < e->n; i++) {
+        if (e->at[i].p != p) continue;
+        rd_row_set_zero(g, p->dim[0], p->dim[1], e->at[i].touched);
+        done = p->n;
+    }
+    memset(g + done, 0, (size_t)(rd_params_place(p) - done) * sizeof *g);
+}
+
+static void zero_on_cpu(const embeddings *e)
+{
+    const rd_params *ps = e->run->params;
+    rd_tape_borrow_grads(e->run->tape);
+    for (int i = 0; i < rd_params_n(ps); i++) {
+        const rd_param *p = rd_params_at(ps, i);
+        if (!(p->flags & RD_PARAM_FROZEN) && !rd_tape_borrows(e->run->tape, p)) zero_one(e, p);
+    }
+}
+
 void embeddings_zero_grads(embeddings *e, bool keep_marks)
 {
-    if (run_gpu(e->run)) {
+    if (run_gpu(e->run))
         zero_on_gpu(e);
-        for (int i = 0; i < e->n && !keep_marks; i++) clear_marks(&e->at[i]);
-        return;
-    }
-    float *g = rd_params_grads(e->run->params);
-    int64_t at = 0;
-    for (int i = 0; i < e->n; i++) {
-        embeddings_table *t = &e->at[i];
-        memset(g + at, 0, (size_t)(t->p->offset - at) * sizeof *g);
-        rd_row_set_zero(g + t->p->offset, t->p->dim[0], t->p->dim[1], t->touched);
-        if (!keep_marks) clear_marks(t);
-        at = t->p->offset + t->p->n;
-    }
-    memset(g + at, 0, (size_t)(rd_params_grad_span(e->run->params) - at) * sizeof *g);
+    else
+        zero_on_cpu(e);
+    for (int i = 0; i < e->n && !keep_marks; i++) clear_marks(&e->at[i]);
 }
 
 rd_code embeddings_sum(embeddings *e, int i, embeddings_sent *sent, rd_status *st)

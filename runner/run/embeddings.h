@@ -20,8 +20,8 @@ void embeddings_free(embeddings *e);
 int embeddings_n(const embeddings *e);
 const rd_param *embeddings_param(const embeddings *e, int i);
 
-/* Zeroes the whole gradient arena of this rank. keep_marks: the step continues, and its marked rows
- * are summed later. */
+/* Zeroes the gradient arena of this rank, except for gradients that the tape borrows now.
+ * keep_marks: the step continues, and its marked rows are summed later. */
 void embeddings_zero_grads(embeddings *e, bool keep_marks);
 
 /* Collective. Replaces the gradient of table i by its sum over ranks. */

@@ -331,6 +331,7 @@ rd_code exchange_alone(exchange *x, int64_t n, double *seconds, rd_status *st)
 {
     rd_run *r = x->run;
     exchange_begin(x);
+    rd_tape_return_grads(r->tape);
     if (run_gpu(r)) RD_TRY(rd_gpu_wait(run_gpu(r), st));
     RD_TRY(rd_comm_barrier(r->comm, st));
     const int64_t begin_ns = rd_now_ns();

@@ -27,10 +27,11 @@ rd_shard *exchange_shard(const exchange *x);
  * gave them a part. */
 rd_code exchange_whole(exchange *x, rd_status *st);
 
-/* Begins a step: zeroes the gradients. */
+/* Begins a step: the gradients are zero at the end of the next backward, or are what it added. Until
+ * then the tape borrows their memory. */
 void exchange_begin(exchange *x);
 
-/* Zeroes the gradients between the micro-batches of a step. */
+/* The same between the micro-batches of a step. */
 void exchange_clear(exchange *x);
 
 /* Completes elements [from, from + n) of the gradient arena, which have got their last

@@ -64,6 +64,7 @@ static rd_code happen(rd_run *r, const fault *f, rd_status *st)
         return rd_fail(st, RD_EDATA, "a fault was requested: bad data at step %lld", f->step);
     if (strcmp(f->kind, "memory") == 0)
         return rd_fail(st, RD_EENV, "a fault was requested: no memory at step %lld", f->step);
+    rd_tape_return_grads(r->tape); /* the gradients begin at what is written below */
     if (rd_params_sync_to_host(r->params, RD_VALUES | RD_GRADS, st) != RD_OK) return st->code;
     if (strcmp(f->kind, "nan") == 0) {
         rd_params_grads(r->params)[0] = NAN;

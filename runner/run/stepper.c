@@ -350,7 +350,10 @@ static rd_code forward_backward(stepper *s, const rd_batch *b, step_sums *sum, r
     rd_tape_set_seed(r->tape, (float)r->progress.loss_scale);
     RD_TRY(r->model->loss(r->model_self, r->tape, b, &out, st));
     RD_TRY(rd_tape_check(r->tape, st));
-    if (b->n == 0) goto done;
+    if (b->n == 0) {
+        rd_tape_return_grads(r->tape);
+        goto done;
+    }
     times_enter(r, TIMES_BACKWARD);
     RD_TRY(stepper_backward(s, out.loss, st));
     device_report_fallback(r);
@@ -407,7 +410,7 @@ static rd_code new_sum(stepper *s, int level, rd_status *st)
                          1LL << level);
 }
 
-/* Adds a micro-batch other than the last. Afterwards the arena is zero. */
+/* Adds a micro-batch other than the last. Afterwards the gradients begin at zero. */
 static rd_code add_micro_batch(stepper *s, int64_t j, rd_status *st)
 {
     const int64_t span = rd_params_grad_span(s->run->params);
