@@ -273,8 +273,8 @@ static void attend_rows_get(const float *x, int64_t ld, int64_t n, int64_t head,
     memset(to + n * width, 0, (size_t)((most - n) * width) * sizeof *to);
 }
 
-/* Copies keys or values from column `at` on: by rows to [k_len, width], and transposed in blocks to
- * [.., head, K_BLOCK], with zeros up to the next whole vector of keys. Either target may be NULL. */
+/* Copies keys or values from column `at` on: by rows to [k_len, width], and transposed in blocks
+ * [.., head, K_BLOCK], with zeros up to the next whole vector of keys. A target may be NULL. */
 static void attend_keys_get(const attend_job *j, const rd_attend_seq *s, int64_t at, float *rows,
                             float *restrict turned)
 {

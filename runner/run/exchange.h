@@ -27,8 +27,8 @@ rd_shard *exchange_shard(const exchange *x);
  * gave them a part. */
 rd_code exchange_whole(exchange *x, rd_status *st);
 
-/* Begins a step: the gradients are zero at the end of the next backward, or are what it added. Until
- * then the tape borrows their memory. */
+/* Begins a step: the gradients are zero at the end of the next backward, or are what it added.
+ * Until then the tape borrows their memory. */
 void exchange_begin(exchange *x);
 
 /* The same between the micro-batches of a step. */

@@ -280,8 +280,8 @@ static void test_threads(void **state)
 }
 
 /* 256 rows of logits of this vocabulary take more than a usual block. Blocks of 260 rows and of 64
- * give the same losses, and the same gradients up to rounding. A float32 sum of n terms has an error
- * of about sqrt(n) 2^-24 of its terms: 1.1e-5 for 33,000 classes. */
+ * give the same losses, and the same gradients up to rounding. A float32 sum of n terms is wrong by
+ * about sqrt(n) 2^-24 of its terms: 1.1e-5 for 33,000 classes. */
 static void test_large_vocabulary(void **state)
 {
     static const xent_case c = {"",   520,   3,     33000, 0,     true, false,
