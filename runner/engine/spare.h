@@ -77,8 +77,8 @@ void spare_used(spare_pool *s, const rd_param *p, int64_t record, bool lend);
 bool spare_is_lent(const spare_pool *s, const rd_param *p);
 /* Zeroes the gradient of a parameter, if it is owed. It is not lent again in this step. */
 void spare_return(spare_pool *s, const rd_param *p);
-/* The same for the gradients to which the backward of this record and of older ones adds; or for all
- * of them. */
+/* The same for the gradients to which the backward of this record and of older ones adds; or for
+ * all of them. */
 void spare_return_from(spare_pool *s, int64_t record);
 void spare_return_all(spare_pool *s);
 

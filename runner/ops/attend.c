@@ -117,7 +117,7 @@ static inline __attribute__((always_inline)) void attend_tile_of(
         }
 }
 
-/* The same for the columns [0, n), rounded up to whole vectors, of which there are at most two. */
+/* The same for the columns [0, n), rounded up to whole vectors. There are at most two vectors. */
 static inline void attend_tile(int64_t n, int64_t n_red, const float *a, int64_t a_row,
                                int64_t a_red, const float *b, int64_t ldb, float *c, int64_t ldc,
                                bool add)
