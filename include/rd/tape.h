@@ -238,8 +238,9 @@ void rd_tape_set_seed(rd_tape *t, float seed);
  * used get no call (a rank without samples has no record at all). Call it once per step. */
 rd_code rd_tape_backward(rd_tape *t, rd_var *loss, rd_status *st);
 /* Borrows the memory of the parameters' gradients for the next forward pass. A gradient is free
- * from the last use of its parameter until backward arrives there, so the memory holds values of later
- * ops, and gradients of these. The tape zeroes it in time. Gradients are the same to the last bit.
+ * from the last use of its parameter until backward arrives there, so the memory holds values of
+ * later ops, and gradients of these. The tape zeroes it in time. Gradients are the same to the last
+ * bit.
  * Call it before a forward pass whose gradients begin at zero. On a GPU it does nothing. */
 void rd_tape_borrow_grads(rd_tape *t);
 /* Returns whether the gradient of p is borrowed: its contents are undefined, and the caller does
