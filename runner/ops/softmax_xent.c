@@ -102,15 +102,12 @@ static void softmax_xent_rows_part(void *ctx, int64_t lo, int64_t hi)
             j->a->argmax[j->first + i] = (int32_t)best;
         }
         const float ly = (l[y] - top) * inv;
-        float all = 0.0f;
-        if (smooth) {
-#pragma omp simd reduction(+ : all)
-            for (int64_t v = 0; v < n; v++) all += (l[v] - top) * inv;
-        }
-        float sum = 0.0f;
-#pragma omp simd reduction(+ : sum)
+        float all = 0.0f, sum = 0.0f;
+#pragma omp simd reduction(+ : all, sum)
         for (int64_t v = 0; v < n; v++) {
-            l[v] = rd_expf((l[v] - top) * inv);
+            const float x = (l[v] - top) * inv;
+            all += x;
+            l[v] = rd_expf(x);
             sum += l[v];
         }
         const double log_sum = log((double)sum), nll = log_sum - (double)ly;
