@@ -254,7 +254,9 @@ typedef struct attend_rows {
     int64_t ld;
 } attend_rows;
 
-static const float attend_nothing[1] = {0.0f};
+/* A key that is not there. */
+enum { ATTEND_NOTHING = 256 };
+static const float attend_nothing[ATTEND_NOTHING];
 
 static const float *attend_key(const attend_job *j, const rd_attend_seq *s, int64_t k)
 {
@@ -289,11 +291,11 @@ static void attend_keys_get(const attend_job *j, const rd_attend_seq *s, int64_t
         float *restrict to = turned + k / K_BLOCK * K_BLOCK * head + k % K_BLOCK;
         for (int64_t i = 0; i < 8; i++)
             x[i] = k + i < s->k_len ? attend_key(j, s, k + i) + at : attend_nothing;
+        const bool all = k + 8 <= s->k_len || head <= ATTEND_NOTHING;
         int64_t c = 0;
-        for (; k + 8 <= s->k_len && c + 8 <= head; c += 8)
-            rd_turn8(x, c, to + c * K_BLOCK, K_BLOCK);
+        for (; all && c + 8 <= head; c += 8) rd_turn8(x, c, to + c * K_BLOCK, K_BLOCK);
         for (; c < head; c++)
-            for (int64_t i = 0; i < 8; i++) to[c * K_BLOCK + i] = x[i][k + i < s->k_len ? c : 0];
+            for (int64_t i = 0; i < 8; i++) to[c * K_BLOCK + i] = k + i < s->k_len ? x[i][c] : 0.0f;
     }
 }
 
