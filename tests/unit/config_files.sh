@@ -123,7 +123,7 @@ expect "weights as in the banner" 0 "^  weights  *$megabytes MB" cat check.out
 expect "adam has two values per weight" 0 "^  optimizer  *$(echo "$megabytes" | awk '{ print int(2 * $1) }')\." cat check.out
 expect "steps by the epochs" 0 '^steps: 20, 4 epochs of 5 batches$' cat check.out
 expect "time by steps" 0 '^time: [0-9.e-]* s a step over 3 steps; 20 steps would take ' cat check.out
-expect "activations are measured" 0 '^  activations  *[0-9.]* MB' cat check.out
+expect "activations are measured" 0 '^  activations  *[0-9.]* MB, and [0-9.]* MB in the memory of gradients$' cat check.out
 "$PROG" --config_file=toy.json --set encoder_cell_units=64 --set decoder_cell_units=512 --set attention_layer_size=512 --logdir=logs/size --max_steps=1 > /dev/null 2>&1
 expect "the checkpoint has that size" 0 '^close$' eval \
     "sed -n 's/^disk: a checkpoint of about \([0-9.]*\) MB.*/\1/p' check.out | awk -v real=\$(stat -c %s logs/size/model-1.npz) '{ r = real / (1e6 * \$1); print (r > 0.9 && r < 1.1) ? \"close\" : r }'"
