@@ -4,11 +4,11 @@
  * A layer's input and its output of the step before are one operand [x h], of 16 bits in mixed. So
  * a step has one product for each layer, and one kernel behind it writes the operands of the next
  * products (shared/lstm_tick.h). The attention writes the context into the next step's operand.
- * With L layers, a step takes 2 L + 2 launches forward: products, kernels; query, attention. It
- * takes as many back, and in mixed one more, which rounds the gradient of the query. */
+ * With L layers, a step takes 2 L + 2 launches each way: products, kernels; query, attention. */
 #include "shared/attention_kernels.h"
 #include "shared/attention_loop.h"
 #include "shared/lstm_tick.h"
+#include "shared/operand.h"
 #include "../engine/gpu/element_device.h"
 #include "../engine/gpu/rows_grid.h"
 
@@ -28,11 +28,6 @@ typedef struct fused_loop {
     fused_layer l[RD_MAX_LAYERS];
 } fused_loop;
 
-static int64_t decoder_round(int64_t n)
-{
-    return (n + 7) / 8 * 8;
-}
-
 static bool decoder_fuses(const rd_call *c)
 {
     const rd_attn_decoder *d = static_cast<const rd_attn_decoder *>(c->attr);
@@ -42,15 +37,6 @@ static bool decoder_fuses(const rd_call *c)
                 d->layer[l].shape.H == c->out[0]->cols && !d->layer[l].shape.projects &&
                 !d->layer[l].shape.extra && !d->layer[l].residual;
     return fuses;
-}
-
-static rd_gpu_operand decoder_operand(const void *x, rd_element type, int64_t at, int64_t ld)
-{
-    rd_gpu_operand o = {};
-    o.at = (char *)const_cast<void *>(x) + (size_t)at * rd_element_bytes(type);
-    o.type = type;
-    o.ld = ld;
-    return o;
 }
 
 static rd_code decoder_array(rd_arena *a, int64_t n, rd_element type, void *out, rd_status *st)
@@ -66,19 +52,6 @@ static rd_code decoder_mask(rd_call *c, const rd_dropout *d, const rd_packing_le
     if (!c->training || d->keep >= 1.0f) return st->code;
     RD_TRY_OR_RETURN(rd_arena_get(c->device_kept, (size_t)(N * width), mask, st));
     return rd_dropout_rows(c->be, d, p, 0, p->p->n_steps, width, NULL, NULL, NULL, *mask, st);
-}
-
-/* Writes the embeddings, after their dropout, to the operands of the lowest layer. */
-template <typename T>
-static __global__ void decoder_embed(int64_t N, int64_t E, const float *__restrict__ emb,
-                                     const uint8_t *__restrict__ mask, int64_t ld_mask, float keep,
-                                     T *__restrict__ to, int64_t ld)
-{
-    for (RD_EACH_ROW(i, N))
-        for (RD_EACH_COLUMN(q, E)) {
-            const float x = emb[i * E + q];
-            rd_put(to + i * ld + q, !mask ? x : mask[i * ld_mask + q] ? x * (1.0f / keep) : 0.0f);
-        }
 }
 
 /* Adds the gradients of the embeddings, which are the first columns of those of the operands. */
@@ -115,7 +88,7 @@ static rd_code decoder_layer(rd_call *c, const rd_attn_loop *x, fused_loop *f, i
     RD_TRY_OR_RETURN(decoder_mask(c, &L->drop_out, &f->p, N, H, &mask_out, st));
     k->mask_out = mask_out;
     k->keep_out = L->drop_out.keep;
-    k->own.ld = decoder_round(in + H);
+    k->own.ld = rd_operand_ld(in + H);
     k->own.h_at = in;
     RD_TRY_OR_RETURN(decoder_array(a, N * k->own.ld, f->type, &k->own.all, st));
     if (c->keep) {
@@ -133,7 +106,7 @@ static rd_code decoder_begin(rd_call *c, const rd_attn_loop *x, rd_attn_loop_sav
     rd_arena *a = c->device_kept;
     RD_TRY_OR_RETURN(rd_packing_lend(c, &x->d->packing, a, &f->p, st));
     f->type = rd_gpu_narrow(rd_gpu_of(c->be));
-    f->ld_query = f->type == RD_FLOAT32 ? x->R : decoder_round(x->R);
+    f->ld_query = f->type == RD_FLOAT32 ? x->R : rd_operand_ld(x->R);
     if (x->at.ve) RD_TRY_OR_RETURN(rd_rows_get(a, x->N, x->A, &v->qp, st));
     RD_TRY_OR_RETURN(rd_arena_get(a, (size_t)(v->n_weights + 1) * sizeof(float), &v->al, st));
     for (int l = 0; l < n; l++) RD_TRY_OR_RETURN(decoder_layer(c, x, f, l, st));
@@ -165,7 +138,7 @@ static rd_attention_feed decoder_feed(const rd_attn_loop *x, const fused_layer *
     rd_attention_feed f = {};
     f.type = type;
     if (t + 1 == n_steps) return f;
-    f.rows = decoder_operand(rows, type, at * ld + x->E, ld).at;
+    f.rows = rd_operand_at(rows, type, at * ld + x->E, ld).at;
     f.ld = ld;
     f.n = off[t + 2] - at;
     f.ld_mask = lowest->in;
@@ -189,10 +162,9 @@ static rd_code decoder_forward(rd_call *c, rd_attn_loop *x, rd_attn_loop_saved *
     const rd_tick_operand *first = &low->tick.own;
     RD_TRY_OR_RETURN(rd_gpu_zero(g, first->all,
                                  (size_t)(x->n0 * first->ld) * rd_element_bytes(f->type), st));
-    RD_BY_ELEMENT(f->type,
-                  RD_LAUNCH(g, st, decoder_embed<T>, rd_rows_grid(x->N, x->E), rd_rows_block(x->E),
-                            0, x->N, x->E, c->in[RD_LOOP_EMB]->v, low->mask_in, low->in,
-                            x->d->layer[0].drop_in.keep, static_cast<T *>(first->all), first->ld));
+    RD_TRY_OR_RETURN(rd_operand_rows(g, x->N, x->E, c->in[RD_LOOP_EMB]->v, low->mask_in, low->in,
+                                     x->d->layer[0].drop_in.keep,
+                                     rd_operand_at(first->all, f->type, 0, first->ld), st));
     for (int64_t t = 0; t < x->d->packing.n_steps; t++) {
         const int64_t at = off[t], n = off[t + 1] - at;
         for (int l = 0; l < x->d->n_layers; l++) {
@@ -200,9 +172,9 @@ static rd_code decoder_forward(rd_call *c, rd_attn_loop *x, rd_attn_loop_saved *
             rd_lstm_tick k = y->tick;
             RD_TRY_OR_RETURN(
                 rd_gpu_product(g, false, false, n, 4 * R, y->in + R,
-                               decoder_operand(k.own.all, f->type, at * k.own.ld, k.own.ld),
-                               decoder_operand(y->W->v, RD_FLOAT32, 0, 4 * R), 0.0f,
-                               decoder_operand(product, RD_FLOAT32, 0, 4 * R), st));
+                               rd_operand_at(k.own.all, f->type, at * k.own.ld, k.own.ld),
+                               rd_operand_at(y->W->v, RD_FLOAT32, 0, 4 * R), 0.0f,
+                               rd_operand_at(product, RD_FLOAT32, 0, 4 * R), st));
             k.product = product;
             k.tick = t;
             k.rows = n;
@@ -211,9 +183,9 @@ static rd_code decoder_forward(rd_call *c, rd_attn_loop *x, rd_attn_loop_saved *
         if (x->at.ve)
             RD_TRY_OR_RETURN(
                 rd_gpu_product(g, false, false, n, A, R,
-                               decoder_operand(f->query, f->type, at * f->ld_query, f->ld_query),
-                               decoder_operand(c->in[RD_LOOP_QUERY]->v, RD_FLOAT32, 0, A), 0.0f,
-                               decoder_operand(v->qp, RD_FLOAT32, at * A, A), st));
+                               rd_operand_at(f->query, f->type, at * f->ld_query, f->ld_query),
+                               rd_operand_at(c->in[RD_LOOP_QUERY]->v, RD_FLOAT32, 0, A), 0.0f,
+                               rd_operand_at(v->qp, RD_FLOAT32, at * A, A), st));
         const rd_attention_feed feed = decoder_feed(x, low, t, first->all, f->type, first->ld);
         RD_TRY_OR_RETURN(rd_cuda_attention_step(&x->at, n, t, c->out[0]->v + at * R,
                                                 v->qp ? v->qp + at * A : NULL, v->al,
@@ -262,7 +234,7 @@ static rd_code decoder_back_begin(rd_call *c, const rd_attn_loop *x, const fused
         k->dz = k->z;
         k->ld_dz = 4 * H;
         if (f->type == RD_FLOAT32) continue;
-        k->ld_dz = decoder_round(4 * H);
+        k->ld_dz = rd_operand_ld(4 * H);
         RD_TRY_OR_RETURN(decoder_array(s, x->N * k->ld_dz, f->type, &k->dz, st));
     }
     for (int l = 0; l + 1 < x->d->n_layers; l++) {
@@ -275,7 +247,7 @@ static rd_code decoder_back_begin(rd_call *c, const rd_attn_loop *x, const fused
 /* Adds the gradients of all parameters but those of the attention's scores, and of the
  * embeddings. */
 static rd_code decoder_sums(rd_call *c, const rd_attn_loop *x, const fused_loop *f,
-                            const fused_back *b, const float *dqp, rd_status *st)
+                            const fused_back *b, const rd_gpu_operand *dqp, rd_status *st)
 {
     rd_gpu *g = rd_gpu_of(c->be);
     const int64_t N = x->N, wide = 4 * x->R;
@@ -284,9 +256,9 @@ static rd_code decoder_sums(rd_call *c, const rd_attn_loop *x, const fused_loop 
         const rd_lstm_tick *k = &b[l].tick;
         if (y->W->g)
             RD_TRY_OR_RETURN(rd_gpu_product(g, true, false, y->in + x->R, wide, N,
-                                            decoder_operand(k->own.all, f->type, 0, k->own.ld),
-                                            decoder_operand(k->dz, f->type, 0, k->ld_dz), 1.0f,
-                                            decoder_operand(y->W->g, RD_FLOAT32, 0, wide), st));
+                                            rd_operand_at(k->own.all, f->type, 0, k->own.ld),
+                                            rd_operand_at(k->dz, f->type, 0, k->ld_dz), 1.0f,
+                                            rd_operand_at(y->W->g, RD_FLOAT32, 0, wide), st));
         RD_TRY_OR_RETURN(rd_lstm_tick_bias(g, f->type, 1, N, wide, k->dz, k->ld_dz, 0, y->b->g, 0,
                                            st));
     }
@@ -297,12 +269,10 @@ static rd_code decoder_sums(rd_call *c, const rd_attn_loop *x, const fused_loop 
                                    f->l[0].mask_in, f->l[0].in, x->d->layer[0].drop_in.keep, demb));
     if (dquery)
         RD_TRY_OR_RETURN(rd_gpu_product(g, true, false, x->R, x->A, N,
-                                        decoder_operand(f->query, f->type, 0, f->ld_query),
-                                        decoder_operand(dqp, RD_FLOAT32, 0, x->A), 1.0f,
-                                        decoder_operand(dquery, RD_FLOAT32, 0, x->A), st));
+                                        rd_operand_at(f->query, f->type, 0, f->ld_query), *dqp,
+                                        1.0f, rd_operand_at(dquery, RD_FLOAT32, 0, x->A), st));
     if (dquery && c->in[RD_LOOP_B])
-        return rd_add_columns(c->be, c->device_scratch, N, x->A, dqp, x->A, c->in[RD_LOOP_B]->g,
-                              st);
+        return rd_operand_add_columns(g, c->device_scratch, N, x->A, *dqp, c->in[RD_LOOP_B]->g, st);
     return st->code;
 }
 
@@ -314,25 +284,29 @@ static rd_code decoder_backward(rd_call *c, rd_attn_loop *x, const rd_attn_loop_
     const fused_loop *f = static_cast<const fused_loop *>(v->fused);
     rd_attention_back ab;
     fused_back *b;
-    float *dqp = NULL;
+    rd_gpu_operand dqp = {}; /* [N, A] */
     RD_TRY_OR_RETURN(rd_arena_zero(c->scratch, (size_t)x->d->n_layers * sizeof *b, &b, st));
     RD_TRY_OR_RETURN(decoder_back_begin(c, x, f, b, st));
-    if (x->at.ve) RD_TRY_OR_RETURN(rd_rows_get(c->device_scratch, x->N, A, &dqp, st));
+    dqp.type = f->type;
+    dqp.ld = !x->at.ve ? 0 : f->type == RD_FLOAT32 ? A : rd_operand_ld(A);
+    if (x->at.ve)
+        RD_TRY_OR_RETURN(decoder_array(c->device_scratch, x->N * dqp.ld, dqp.type, &dqp.at, st));
     RD_TRY_OR_RETURN(rd_attention_back_begin(&x->at, x->n0, x->N, v->n_weights, v->slot0,
                                              c->in[RD_LOOP_KEYS]->g, &ab, st));
     for (int64_t t = x->d->packing.n_steps - 1; t >= 0; t--) {
         const int64_t at = off[t], n = off[t + 1] - at;
         const rd_attention_feed carry = decoder_feed(x, &f->l[0], t, b[0].back, RD_FLOAT32,
                                                      b[0].ld);
-        float *dq = c->out[0]->g + at * R, *dqp_t = dqp ? dqp + at * A : NULL;
+        float *dq = c->out[0]->g + at * R;
+        const rd_gpu_operand dqp_t = rd_operand_at(dqp.at, dqp.type, at * dqp.ld, dqp.ld);
         RD_TRY_OR_RETURN(rd_cuda_attention_step_back(
             &x->at, &ab, n, t, c->out[0]->v + at * R, v->qp ? v->qp + at * A : NULL, v->al,
-            c->out[1]->g + at * x->M, &carry, dqp_t, dq, st));
+            c->out[1]->g + at * x->M, &carry, &dqp_t, dq, st));
         if (x->at.ve)
             RD_TRY_OR_RETURN(
-                rd_gpu_product(g, false, true, n, R, A, decoder_operand(dqp_t, RD_FLOAT32, 0, A),
-                               decoder_operand(c->in[RD_LOOP_QUERY]->v, RD_FLOAT32, 0, A), 1.0f,
-                               decoder_operand(dq, RD_FLOAT32, 0, R), st));
+                rd_gpu_product(g, false, true, n, R, A, dqp_t,
+                               rd_operand_at(c->in[RD_LOOP_QUERY]->v, RD_FLOAT32, 0, A), 1.0f,
+                               rd_operand_at(dq, RD_FLOAT32, 0, R), st));
         for (int l = x->d->n_layers - 1; l >= 0; l--) {
             const fused_layer *y = &f->l[l];
             rd_lstm_tick k = b[l].tick;
@@ -342,12 +316,12 @@ static rd_code decoder_backward(rd_call *c, rd_attn_loop *x, const rd_attn_loop_
             RD_TRY_OR_RETURN(rd_lstm_tick_back(g, &k, st));
             RD_TRY_OR_RETURN(rd_gpu_product(
                 g, false, true, n, y->in + R, 4 * R,
-                decoder_operand(k.dz, f->type, at * k.ld_dz, k.ld_dz),
-                decoder_operand(y->W->v, RD_FLOAT32, 0, 4 * R), 0.0f,
-                decoder_operand(b[l].back, RD_FLOAT32, l ? 0 : at * b[0].ld, b[l].ld), st));
+                rd_operand_at(k.dz, f->type, at * k.ld_dz, k.ld_dz),
+                rd_operand_at(y->W->v, RD_FLOAT32, 0, 4 * R), 0.0f,
+                rd_operand_at(b[l].back, RD_FLOAT32, l ? 0 : at * b[0].ld, b[l].ld), st));
         }
     }
-    RD_TRY_OR_RETURN(decoder_sums(c, x, f, b, dqp, st));
+    RD_TRY_OR_RETURN(decoder_sums(c, x, f, b, &dqp, st));
     return rd_attention_finish(&x->at, &ab, x->n0, v->al, c->in[RD_LOOP_MEMORY]->g, st);
 }
 

@@ -6,9 +6,11 @@
  * product after the loop. The loop itself contains h W_h and the elementwise part. A step computes
  * only the sequences that have not ended. There is one source for both devices: float arrays come
  * from the arenas that the products compute in. On a GPU, cuDNN may run the whole loop of the cell
- * (see rnn_choose.h). Dropout and residual stay in this file. */
+ * (see rnn_choose.h); dropout and residual stay in this file. Other LSTM layers without a
+ * projection are computed as in shared/lstm_layer.cu there. */
 #include "../engine/lstm_kernels.h"
 #include "rd/cell.h"
+#include "shared/lstm_layer.h"
 #include <inttypes.h>
 
 typedef struct rnn_layer_attr {
@@ -23,7 +25,18 @@ typedef struct rnn_layer_saved {
     uint8_t *mask_in, *mask_out;
     rd_cell_rows r;     /* all N rows; only h if cuDNN has computed them */
     rd_lstm_kept whole; /* what backward of cuDNN needs; zeros: r has the results of our loop */
+    void *fused;        /* what the loop of lstm_layer.cu keeps; NULL: it has not run */
 } rnn_layer_saved;
+
+/* The loop that a device has for plain LSTM layers. NULL: none. */
+typedef struct rnn_layer_fused {
+    rd_code (*forward)(rd_call *c, const rd_layer *l, const rd_packing_lent *p, void **kept,
+                       rd_status *st);
+    rd_code (*back)(rd_call *c, const rd_layer *l, const rd_packing *p, const void *kept,
+                    rd_status *st);
+} rnn_layer_fused;
+static const rnn_layer_fused fused_loop[RD_BACKENDS] = {
+    [RD_GPU] = {RD_GPU_ENTRY(rd_cuda_lstm_layer_forward), RD_GPU_ENTRY(rd_cuda_lstm_layer_back)}};
 
 static rd_code rnn_layer_infer(rd_call *c, rd_status *st)
 {
@@ -87,6 +100,16 @@ static rd_lstm_layer rnn_layer_whole(const rd_call *c, const rd_cell *k, const r
                            .projects = s->projects};
 }
 
+/* Returns whether lstm_layer.cu computes the layer. */
+static bool rnn_layer_fuses(const rd_call *c, const rd_cell *k, const rnn_layer_saved *v)
+{
+    const rnn_layer_attr *a = c->attr;
+    const rd_lstm_layer whole = rnn_layer_whole(c, k, v);
+    return fused_loop[rd_backend_kind_of(c->be)].forward && strcmp(a->l.cell->name, "lstm") == 0 &&
+           !a->l.shape.projects && (a->l.shape.extra > 0) == (c->in[1] != NULL) &&
+           rd_lstm_own(c->be, a->l.cell->name, &whole, c->keep);
+}
+
 static rd_code rnn_layer_forward(rd_call *c, rd_status *st)
 {
     const rnn_layer_attr *a = c->attr;
@@ -103,6 +126,13 @@ static rd_code rnn_layer_forward(rd_call *c, rd_status *st)
     c->saved = v;
     if (N == 0) goto done;
     RD_TRY(rd_packing_lend(c, &a->p, kept, &v->p, st));
+    if (rnn_layer_fuses(c, &k, v)) {
+        /* Computes nothing, and counts the pass. */
+        const rd_lstm_layer own = rnn_layer_whole(c, &k, v);
+        RD_TRY(rd_lstm_forward(c->be, a->l.cell->name, &own, NULL, NULL, NULL, c->keep, kept,
+                               c->device_scratch, &v->whole, st));
+        return fused_loop[rd_backend_kind_of(c->be)].forward(c, &a->l, &v->p, &v->fused, st);
+    }
     v->xd = c->in[0]->v;
     if (drop_in) {
         float *xd;
@@ -183,6 +213,7 @@ static rd_code rnn_layer_backward(rd_call *c, rd_status *st)
     rd_cell k;
     float *dh = c->out[0]->g, *dxd = NULL;
     if (N == 0) return RD_OK;
+    if (v->fused) return fused_loop[rd_backend_kind_of(c->be)].back(c, &a->l, &a->p, v->fused, st);
     RD_TRY(rd_cell_init(&k, a->l.cell, s, c->be, c->params, scratch, c->in + 2, a->n_w, st));
     float *gx = c->in[0]->g;
     if (a->l.residual && gx) RD_TRY(rd_vec_add(c->be, N * s->R, dh, gx, st));

@@ -6,6 +6,7 @@
 #include "rnn_stack.h"
 #include "rd/cell.h"
 #include "shared/lstm_tick.h"
+#include "shared/operand.h"
 #include "../engine/gpu/kernel.h"
 
 /* What forward leaves for backward. */
@@ -23,11 +24,6 @@ typedef struct stack_sizes {
     rd_element type;
 } stack_sizes;
 
-static int64_t stack_round(int64_t n)
-{
-    return (n + 7) / 8 * 8;
-}
-
 static stack_sizes stack_sizes_of(const rd_call *c)
 {
     const rd_rnn_stack *a = static_cast<const rd_rnn_stack *>(c->attr);
@@ -40,7 +36,7 @@ static stack_sizes stack_sizes_of(const rd_call *c)
     z.extra = s->extra;
     z.most = a->p.off[1];
     z.joined = s->in + s->H + s->extra;
-    z.ld = stack_round(z.joined);
+    z.ld = rd_operand_ld(z.joined);
     z.type = rd_gpu_narrow(rd_gpu_of(c->be));
     return z;
 }
@@ -249,7 +245,7 @@ extern "C" rd_code rd_cuda_rnn_stack_backward(rd_call *c, rd_status *st)
     k->ld_dz = 4 * z.H;
     k->slot_dz = k->slot_z;
     if (z.type != RD_FLOAT32) {
-        k->ld_dz = stack_round(4 * z.H);
+        k->ld_dz = rd_operand_ld(4 * z.H);
         k->slot_dz = z.N * k->ld_dz;
         RD_TRY_OR_RETURN(stack_array(scratch, z.L * k->slot_dz, z.type, &k->dz, st));
     }

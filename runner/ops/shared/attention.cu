@@ -5,6 +5,7 @@
  * are read once, in whole cache lines. After the loop, a block computes a tile of columns and
  * positions of one sequence; its sums over time stay in registers. */
 #include "attention_kernels.h"
+#include "operand.h"
 #include "../../engine/gpu/element_device.h"
 
 enum { MAX_THREADS = 512 }; /* of a block that computes a row */
@@ -232,11 +233,13 @@ typedef struct step_back {
     rd_attention_feed carry;
     const int64_t *slot0;
     float *ds, *dctx_all, *x_all;
-    float *dx; /* dqp, or dq (luong) */
+    rd_gpu_operand dqp;
+    float *dq; /* luong */
     float *dg; /* NULL: not wanted */
 } step_back;
 
-template <int V>
+/* T: type of dqp. */
+template <int V, typename T>
 static __global__ void __launch_bounds__(MAX_THREADS, 1) attend_back(rows r, int64_t t, step_back b)
 {
     __shared__ __align__(16) float part[MAX_THREADS * V];
@@ -277,9 +280,9 @@ static __global__ void __launch_bounds__(MAX_THREADS, 1) attend_back(rows r, int
             },
             [=](const pack<V> &sum, int64_t c) {
                 const pack<V> v = attention_load<V>(r.ve + c);
-                pack<V> d;
-                for (int j = 0; j < V; j++) d.x[j] = sum.x[j] * v.x[j];
-                attention_store<V>(b.dx + i * A + c, d);
+                rd_lanes<V> d;
+                for (int j = 0; j < V; j++) d.at[j] = sum.x[j] * v.x[j];
+                rd_lanes_put<V>(static_cast<T *>(b.dqp.at) + i * b.dqp.ld + c, d);
             });
         return;
     }
@@ -293,12 +296,12 @@ static __global__ void __launch_bounds__(MAX_THREADS, 1) attend_back(rows r, int
         },
         [=, &dg](const pack<V> &sum, int64_t c) {
             const pack<V> y = attention_load<V>(x + c);
-            pack<V> d = attention_load<V>(b.dx + i * A + c);
+            pack<V> d = attention_load<V>(b.dq + i * A + c);
             for (int j = 0; j < V; j++) {
                 d.x[j] += gain * sum.x[j];
                 dg += y.x[j] * sum.x[j];
             }
-            attention_store<V>(b.dx + i * A + c, d);
+            attention_store<V>(b.dq + i * A + c, d);
         });
     if (!b.dg) return;
     dg = rd_block_sum(dg);
@@ -307,8 +310,8 @@ static __global__ void __launch_bounds__(MAX_THREADS, 1) attend_back(rows r, int
 
 rd_code rd_cuda_attention_step_back(const rd_attention *at, const rd_attention_back *b, int64_t n,
                                     int64_t t, const float *q, const float *qp, const float *al,
-                                    const float *dctx, const rd_attention_feed *carry, float *dqp,
-                                    float *dq, rd_status *st)
+                                    const float *dctx, const rd_attention_feed *carry,
+                                    const rd_gpu_operand *dqp, float *dq, rd_status *st)
 {
     rd_gpu *g = rd_gpu_of(at->be);
     const rows r = attention_rows_of(at);
@@ -320,11 +323,16 @@ rd_code rd_cuda_attention_step_back(const rd_attention *at, const rd_attention_b
                          b->ds,
                          b->dctx,
                          b->q,
-                         at->ve ? dqp : dq,
+                         *dqp,
+                         dq,
                          at->kind == RD_ATT_LUONG_SCALED ? b->dg_rows : NULL};
-    return attention_by_four(at)
-               ? RD_LAUNCH(g, st, attend_back<4>, (unsigned)n, threads_of(at), 0, r, t, s)
-               : RD_LAUNCH(g, st, attend_back<1>, (unsigned)n, threads_of(at), 0, r, t, s);
+    if (attention_by_four(at))
+        RD_BY_ELEMENT(dqp->type, RD_LAUNCH(g, st, (attend_back<4, T>), (unsigned)n, threads_of(at),
+                                           0, r, t, s));
+    else
+        RD_BY_ELEMENT(dqp->type, RD_LAUNCH(g, st, (attend_back<1, T>), (unsigned)n, threads_of(at),
+                                           0, r, t, s));
+    return st->code;
 }
 
 static rd_code launch_step_back(const rd_attention *at, const rd_attention_back *b, int64_t n,
@@ -332,11 +340,12 @@ static rd_code launch_step_back(const rd_attention *at, const rd_attention_back 
                                 const float *dctx, const float *carry, int64_t ld_carry,
                                 int64_t n_carry, float *dqp, float *dq, rd_status *st)
 {
+    const rd_gpu_operand to = rd_operand_at(dqp, RD_FLOAT32, 0, at->A);
     rd_attention_feed f = {};
     f.rows = const_cast<float *>(carry);
     f.ld = ld_carry;
     f.n = n_carry;
-    return rd_cuda_attention_step_back(at, b, n, t, q, qp, al, dctx, &f, dqp, dq, st);
+    return rd_cuda_attention_step_back(at, b, n, t, q, qp, al, dctx, &f, &to, dq, st);
 }
 
 /* ---- after the loop ---- */

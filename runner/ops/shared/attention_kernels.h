@@ -44,14 +44,15 @@ typedef struct rd_attention_feed {
     int64_t ld_mask;
     float keep;
 } rd_attention_feed;
-/* As step and step_back. feed.n rows of ctx are written to, or read from, the next step's input. */
+/* As step and step_back. feed.n rows of ctx are written to, or read from, the next step's input.
+ * dqp: rows of any type; luong writes none. */
 rd_code rd_cuda_attention_step(const rd_attention *at, int64_t n, int64_t t, const float *q,
                                float *qp, float *al, float *ctx, const rd_attention_feed *feed,
                                rd_status *st);
 rd_code rd_cuda_attention_step_back(const rd_attention *at, const rd_attention_back *b, int64_t n,
                                     int64_t t, const float *q, const float *qp, const float *al,
-                                    const float *dctx, const rd_attention_feed *carry, float *dqp,
-                                    float *dq, rd_status *st);
+                                    const float *dctx, const rd_attention_feed *carry,
+                                    const rd_gpu_operand *dqp, float *dq, rd_status *st);
 
 RD_C_END
 #endif

@@ -1,5 +1,6 @@
 /* vec.cu -- copies and sums of vectors and rows on a GPU. Memory bounds the speed of all of them.
  * They move four floats at a time if addresses and widths allow. */
+#include "operand.h"
 #include "rd/vec.h"
 #include "../../engine/gpu/rows_grid.h"
 
@@ -94,68 +95,11 @@ static rd_code launch_add_bias(rd_backend *be, int64_t N, int64_t width, const f
                      width, b, y);
 }
 
-/* ---- sums of columns: first of slices of rows, then of the slices, in their order ---- */
-enum {
-    LANES = 32,
-    DEEP = RD_BLOCK / LANES,
-    LEAST = 64, /* smallest number of rows of a slice */
-    SLICES = 64 /* largest number of slices */
-};
-
-template <typename V>
-static __global__ void column_slices(int64_t N, int64_t per, int64_t width, const V *__restrict__ z,
-                                     int64_t ld, V *sum, bool add)
-{
-    __shared__ V part[DEEP][LANES];
-    const int64_t col = (int64_t)blockIdx.x * LANES + threadIdx.x, lo = (int64_t)blockIdx.y * per,
-                  hi = lo + per < N ? lo + per : N;
-    V s = V();
-    if (col < width)
-        for (int64_t i = lo + threadIdx.y; i < hi; i += DEEP) s = plus(s, z[i * ld + col]);
-    part[threadIdx.y][threadIdx.x] = s;
-    __syncthreads();
-    if (threadIdx.y > 0 || col >= width) return;
-    for (int k = 1; k < DEEP; k++) s = plus(s, part[k][threadIdx.x]);
-    V *to = sum + (int64_t)blockIdx.y * width + col;
-    *to = add ? plus(*to, s) : s;
-}
-
-static __global__ void vec_add_slices(int64_t n, int64_t width, const float *__restrict__ part,
-                                      float *__restrict__ sum)
-{
-    for (RD_EACH(j, width)) {
-        float s = 0.0f;
-        for (int64_t i = 0; i < n; i++) s += part[i * width + j];
-        sum[j] += s;
-    }
-}
-
 static rd_code launch_add_columns(rd_backend *be, rd_arena *scratch, int64_t N, int64_t width,
                                   const float *dz, int64_t ld, float *sum, rd_status *st)
 {
-    rd_gpu *g = rd_gpu_of(be);
-    if (N <= 0 || width <= 0) return RD_OK;
-    const int64_t even = (N + SLICES - 1) / SLICES, per = even < LEAST ? (int64_t)LEAST : even,
-                  n = (N + per - 1) / per;
-    const rd_mark mark = rd_arena_mark(scratch);
-    const dim3 block(LANES, DEEP);
-    float *part = sum;
-    if (n > 1)
-        RD_TRY_OR_RETURN(rd_arena_get(scratch, (size_t)(n * width) * sizeof *part, &part, st));
-    if (vec_by_four(width, dz, part) && ld % 4 == 0)
-        RD_TRY_OR_RETURN(RD_LAUNCH(g, st, column_slices<float4>,
-                                   dim3((unsigned)((width / 4 + LANES - 1) / LANES), (unsigned)n),
-                                   block, 0, N, per, width / 4, (const float4 *)dz, ld / 4,
-                                   (float4 *)part, n == 1));
-    else
-        RD_TRY_OR_RETURN(RD_LAUNCH(g, st, column_slices<float>,
-                                   dim3((unsigned)((width + LANES - 1) / LANES), (unsigned)n),
-                                   block, 0, N, per, width, dz, ld, part, n == 1));
-    if (n > 1)
-        RD_TRY_OR_RETURN(RD_LAUNCH(g, st, vec_add_slices, rd_grid(width), RD_BLOCK, 0, n, width,
-                                   part, sum));
-    rd_arena_rewind(scratch, mark);
-    return RD_OK;
+    return rd_operand_add_columns(rd_gpu_of(be), scratch, N, width,
+                                  rd_operand_at(dz, RD_FLOAT32, 0, ld), sum, st);
 }
 
 const rd_vec_kernels rd_cuda_vec = {launch_vec_add,   launch_vec_sum,  launch_vec_softcap,
