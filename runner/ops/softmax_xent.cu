@@ -1,24 +1,31 @@
-/* softmax_xent.cu -- softmax_xent on a GPU: the formulas of softmax_xent.c, in blocks of rows whose
- * logits take at most BLOCK_BYTES.
+/* softmax_xent.cu -- softmax_xent on a GPU: the formulas of softmax_xent.c, in blocks of rows.
+ *
+ * A sum over rows depends on the blocks. So their size follows from the memory of this type of GPU,
+ * and not from what is free now: the same command gives the same bytes again.
+ *
+ * Logits are float32. In mixed, x is rounded once for both of its products, and the kernel writes
+ * the gradients of the logits with 16 bits, for both of theirs.
  *
  * Each block of threads has one row. A row that fits into the registers of the threads is read once
  * and written once. A longer row is read twice, the second time mostly from the cache. */
 #include "softmax_xent.h"
 #include "shared/loss_sum.h"
+#include "shared/operand.h"
+#include "../engine/gpu/element_device.h"
 #include "../engine/gpu/softmax_row.h"
 #include "rd/vec.h"
 #include "shared/xent_block.h"
 #include <string.h>
-
-static const size_t BLOCK_BYTES = (size_t)256 << 20;
 
 struct saved {
     float *dx; /* [N, X] */
 };
 
 struct xent_rows {
-    int64_t first, V, n;   /* n: classes; the other columns fill a block */
-    float *l;              /* [rows, V] logits of rows `first` and on; with `grad` they become dl */
+    int64_t first, V, n; /* n: classes; the other columns fill a block */
+    float *l;            /* [rows, V] logits of rows `first` and on */
+    void *dl;            /* with `grad`: [rows, ld] their gradients; float32 ones replace l */
+    int64_t ld;
     const float *bias;     /* [V] NULL: none */
     const float *weight;   /* [N] NULL: 1 */
     const int32_t *target; /* [N], as are the next four */
@@ -81,10 +88,12 @@ static __device__ inline float xent_dl(const xent_rows &r, float p, float s, flo
 
 /* Computes a row of at most THREADS x PER logits. Thread t has the logits at t, t + THREADS, ...,
  * so neighbouring threads read neighbouring memory. */
-template <int THREADS, int PER> static __device__ inline void whole_row(const xent_rows &r)
+template <int THREADS, int PER, typename T>
+static __device__ inline void whole_row(const xent_rows &r)
 {
     const int64_t i = r.first + blockIdx.x, V = r.V;
     float *l = r.l + blockIdx.x * V;
+    T *dl = static_cast<T *>(r.dl) + blockIdx.x * r.ld;
     const int t = threadIdx.x;
     float x[PER];
 #pragma unroll
@@ -127,34 +136,35 @@ template <int THREADS, int PER> static __device__ inline void whole_row(const xe
         const int v = t + k * THREADS;
         if (v >= V) continue;
         const float slope = r.softcap > 0.0f && v < r.n ? cap_slope(r, capped(r, l, v)) : 1.0f;
-        l[v] = slope * xent_dl(r, x[k], s, g, v, y);
+        rd_put(dl + v, slope * xent_dl(r, x[k], s, g, v, y));
     }
 }
 
-static __global__ void __launch_bounds__(128) softmax_1024(xent_rows r)
+template <typename T> static __global__ void __launch_bounds__(128) softmax_1024(xent_rows r)
 {
-    whole_row<128, 8>(r);
+    whole_row<128, 8, T>(r);
 }
-static __global__ void __launch_bounds__(256) softmax_4096(xent_rows r)
+template <typename T> static __global__ void __launch_bounds__(256) softmax_4096(xent_rows r)
 {
-    whole_row<256, 16>(r);
+    whole_row<256, 16, T>(r);
 }
-static __global__ void __launch_bounds__(512) softmax_16384(xent_rows r)
+template <typename T> static __global__ void __launch_bounds__(512) softmax_16384(xent_rows r)
 {
-    whole_row<512, 32>(r);
+    whole_row<512, 32, T>(r);
 }
-static __global__ void __launch_bounds__(1024) softmax_32768(xent_rows r)
+template <typename T> static __global__ void __launch_bounds__(1024) softmax_32768(xent_rows r)
 {
-    whole_row<1024, 32>(r);
+    whole_row<1024, 32, T>(r);
 }
 
 /* Two blocks a multiprocessor are enough. Without this number ptxas aims at four on sm_80, with 32
  * registers a thread, and spills. With it the limit is 64 registers; the kernel needs 40 to 56. */
-static __global__ void __launch_bounds__(512, 2) softmax_long(xent_rows r)
+template <typename T> static __global__ void __launch_bounds__(512, 2) softmax_long(xent_rows r)
 {
     enum { THREADS = 512 };
     const int64_t i = r.first + blockIdx.x, V = r.V;
     float *l = r.l + blockIdx.x * V;
+    T *dl = static_cast<T *>(r.dl) + blockIdx.x * r.ld;
     const int y = r.target[i];
     const bool limits = r.softcap > 0.0f;
     for (int64_t v = threadIdx.x; v < r.n && (r.bias || limits); v += THREADS)
@@ -177,18 +187,20 @@ static __global__ void __launch_bounds__(512, 2) softmax_long(xent_rows r)
 #pragma unroll 4
     for (int64_t v = threadIdx.x; v < V; v += THREADS) {
         const float slope = limits && v < r.n ? cap_slope(r, l[v]) : 1.0f;
-        l[v] = slope * xent_dl(r, v < r.n ? expf((l[v] - top) * r.inv) : 0.0f, s, g, v, y);
+        rd_put(dl + v, slope * xent_dl(r, v < r.n ? expf((l[v] - top) * r.inv) : 0.0f, s, g, v, y));
     }
 }
 
+/* T: type of the gradients. */
+template <typename T>
 static rd_code softmax(rd_gpu *gpu, unsigned n, const xent_rows &rows, rd_status *st)
 {
     const xent_rows r = rows;
-    if (r.V <= 1024) return RD_LAUNCH(gpu, st, softmax_1024, n, 128, 0, r);
-    if (r.V <= 4096) return RD_LAUNCH(gpu, st, softmax_4096, n, 256, 0, r);
-    if (r.V <= 16384) return RD_LAUNCH(gpu, st, softmax_16384, n, 512, 0, r);
-    if (r.V <= 32768) return RD_LAUNCH(gpu, st, softmax_32768, n, 1024, 0, r);
-    return RD_LAUNCH(gpu, st, softmax_long, n, 512, 0, r);
+    if (r.V <= 1024) return RD_LAUNCH(gpu, st, softmax_1024<T>, n, 128, 0, r);
+    if (r.V <= 4096) return RD_LAUNCH(gpu, st, softmax_4096<T>, n, 256, 0, r);
+    if (r.V <= 16384) return RD_LAUNCH(gpu, st, softmax_16384<T>, n, 512, 0, r);
+    if (r.V <= 32768) return RD_LAUNCH(gpu, st, softmax_32768<T>, n, 1024, 0, r);
+    return RD_LAUNCH(gpu, st, softmax_long<T>, n, 512, 0, r);
 }
 
 /* The results that the host wants, in one block of memory: the sums of loss and nll, then argmax
@@ -207,13 +219,55 @@ static wanted softmax_xent_wanted_of(const rd_xent *a, int64_t N)
     return w;
 }
 
+/* The operands of the products: rows of x, the kernel, and the gradients of a block's logits. */
+typedef struct xent_operands {
+    rd_gpu_operand x, W, dl;
+} xent_operands;
+
+/* Makes room for a 16-bit operand. */
+static rd_code xent_narrow(rd_call *c, rd_element type, int64_t rows, int64_t cols,
+                           rd_gpu_operand *o, rd_status *st)
+{
+    o->type = type;
+    o->ld = rd_operand_ld(cols);
+    return rd_arena_get(c->device_scratch, (size_t)(rows * o->ld) * rd_element_bytes(type), &o->at,
+                        st);
+}
+
+/* Float32 operands stay where they are. The driver keeps a 16-bit copy of W, which products read if
+ * its rows begin at 16 bytes; else W is rounded here, once for all products. */
+static rd_code softmax_xent_operands(rd_call *c, rd_element type, int64_t block, xent_rows *r,
+                                     xent_operands *o, rd_status *st)
+{
+    const rd_var *x = c->in[0], *W = c->in[1];
+    rd_gpu *gpu = rd_gpu_of(c->be);
+    o->x = rd_operand_at(x->v, RD_FLOAT32, 0, x->cols);
+    o->W = rd_operand_at(W->v, RD_FLOAT32, 0, W->cols);
+    o->dl = rd_operand_at(r->l, RD_FLOAT32, 0, r->V);
+    if (type != RD_FLOAT32) {
+        RD_TRY_OR_RETURN(xent_narrow(c, type, x->rows, x->cols, &o->x, st));
+        RD_TRY_OR_RETURN(rd_operand_rows(gpu, x->rows, x->cols, x->v, NULL, 0, 1.0f, o->x, st));
+    }
+    if (type != RD_FLOAT32 && W->cols % 8 != 0) {
+        RD_TRY_OR_RETURN(xent_narrow(c, type, W->rows, W->cols, &o->W, st));
+        RD_TRY_OR_RETURN(rd_operand_rows(gpu, W->rows, W->cols, W->v, NULL, 0, 1.0f, o->W, st));
+    }
+    if (type != RD_FLOAT32 && c->keep)
+        RD_TRY_OR_RETURN(xent_narrow(c, type, block, r->V, &o->dl, st));
+    r->dl = o->dl.at;
+    r->ld = o->dl.ld;
+    return st->code;
+}
+
 extern "C" rd_code rd_cuda_softmax_xent_forward(rd_call *c, rd_status *st)
 {
     const rd_xent *a = static_cast<const rd_xent *>(c->attr);
     const rd_var *x = c->in[0], *W = c->in[1], *b = c->in[2];
     rd_gpu *gpu = rd_gpu_of(c->be);
     const int64_t N = x->rows, X = x->cols, V = a->by_rows ? W->rows : W->cols;
-    const int64_t most = rd_xent_block_rows(c->be, BLOCK_BYTES, V);
+    const rd_element type = rd_gpu_narrow(gpu);
+    const int64_t most = rd_xent_block_rows(c->be, rd_xent_block_bytes(rd_gpu_about(gpu)->memory),
+                                            V);
     /* The blocks have about equal heights: a last block of few rows would leave the GPU idle. */
     const int64_t n_blocks = (N + most - 1) / most;
     const int64_t block = n_blocks > 1 ? ((N + n_blocks - 1) / n_blocks + 63) / 64 * 64 : N;
@@ -250,23 +304,25 @@ extern "C" rd_code rd_cuda_softmax_xent_forward(rd_call *c, rd_status *st)
     r.inv = 1.0f / a->temperature;
     r.seed = c->seed;
     r.grad = c->keep;
+    xent_operands o;
+    RD_TRY_OR_RETURN(softmax_xent_operands(c, type, block, &r, &o, st));
+    const rd_gpu_operand logits = rd_operand_at(r.l, RD_FLOAT32, 0, V);
     for (int64_t i = 0; i < N; i += block) {
         const int64_t n = N - i < block ? N - i : block;
-        const float *xi = x->v + i * X;
+        const rd_gpu_operand xi = rd_operand_at(o.x.at, o.x.type, i * o.x.ld, o.x.ld);
         r.first = i;
-        RD_TRY_OR_RETURN(rd_gpu_gemm(gpu, false, a->by_rows, n, V, X, 1.0f, xi, X, W->v, W->cols,
-                                     0.0f, r.l, V, st));
-        RD_TRY_OR_RETURN(softmax(gpu, (unsigned)n, r, st));
+        RD_TRY_OR_RETURN(rd_gpu_product(gpu, false, a->by_rows, n, V, X, xi, o.W, 0.0f, logits,
+                                        st));
+        RD_BY_ELEMENT(o.dl.type, softmax<T>(gpu, (unsigned)n, r, st));
         if (!c->keep) continue;
-        RD_TRY_OR_RETURN(rd_gpu_gemm(gpu, false, !a->by_rows, n, X, V, 1.0f, r.l, V, W->v, W->cols,
-                                     0.0f, s->dx + i * X, X, st));
-        if (W->g && a->by_rows)
-            RD_TRY_OR_RETURN(rd_gpu_gemm(gpu, true, false, V, X, n, 1.0f, r.l, V, xi, X, 1.0f, W->g,
-                                         X, st));
-        else if (W->g)
-            RD_TRY_OR_RETURN(rd_gpu_gemm(gpu, true, false, X, V, n, 1.0f, xi, X, r.l, V, 1.0f, W->g,
-                                         V, st));
-        if (b) RD_TRY_OR_RETURN(rd_add_columns(c->be, c->device_scratch, n, V, r.l, V, b->g, st));
+        RD_TRY_OR_RETURN(rd_gpu_product(gpu, false, !a->by_rows, n, X, V, o.dl, o.W, 0.0f,
+                                        rd_operand_at(s->dx, RD_FLOAT32, i * X, X), st));
+        if (W->g)
+            RD_TRY_OR_RETURN(rd_gpu_product(gpu, true, false, W->rows, W->cols, n,
+                                            a->by_rows ? o.dl : xi, a->by_rows ? xi : o.dl, 1.0f,
+                                            rd_operand_at(W->g, RD_FLOAT32, 0, W->cols), st));
+        if (b && b->g)
+            RD_TRY_OR_RETURN(rd_operand_add_columns(gpu, c->device_scratch, n, V, o.dl, b->g, st));
     }
     double *sum = reinterpret_cast<double *>(out);
     RD_TRY_OR_RETURN(RD_LAUNCH(gpu, st, rd_loss_sum, 2, RD_LOSS_THREADS, 0, N, r.loss, sum,

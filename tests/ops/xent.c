@@ -2,6 +2,7 @@
  * classes that only fill a block, against a naive reference in double. basic.c tests the plain
  * form. */
 #include "harness.h"
+#include "../../runner/ops/shared/xent_block.h"
 
 static const double TOLERANCE = 3e-5;
 enum { MOST_ROWS = 520, MOST_CLASSES = 4200 };
@@ -394,6 +395,25 @@ static void test_refused(void **state)
     h_free(&t.h);
 }
 
+/* A part of the memory, whatever a driver reserves of it. */
+static void test_block_bytes(void **state)
+{
+    static const struct {
+        uint64_t memory;
+        size_t mib;
+    } row[] = {{0, 256},
+               {8589934592u, 256},
+               {16928407552u, 256},
+               {25430786048u, 512},
+               {42297786368u, 1024},
+               {84929347584u, 2048},
+               {85899345920u, 2048},
+               {150754820096u, 4096}};
+    (void)state;
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+        assert_int_equal(rd_xent_block_bytes(row[i].memory), row[i].mib << 20);
+}
+
 RD_TESTS("xent", TEST_ROWS(test_xent, cases), TEST_ROWS(test_in_blocks, cases), TEST(test_known),
          TEST(test_threads), TEST(test_large_vocabulary), TEST(test_seed), TEST(test_no_rows),
-         TEST(test_refused))
+         TEST(test_refused), TEST(test_block_bytes))
