@@ -270,6 +270,9 @@ typedef struct rd_optim_stats {
     double *param_norm;
     bool want_l2;    /* in: compute l2; equal on all ranks that share */
     bool want_grads; /* in: see rd_optim_step; for ranks that share */
+    /* In: an update on a GPU leaves zeros in place of all gradients. A CPU ignores it. Without an
+     * update, gradients stay as they are. */
+    bool zero_grads;
     /* weight_decay / 2 * sum of squares of the decayed weights, before the update. 0 for decoupled
      * decay, which no loss has. */
     double l2;

@@ -299,7 +299,7 @@ static rd_code first_sweep(const rd_optim *o, float scale, bool weights, double 
                      d->param_w_sq, o->trust ? d->factor : (float *)nullptr, d->outcome);
 }
 
-static rd_code second_sweep(const rd_optim *o, const rd_optim_job *job, rd_status *st)
+static rd_code second_sweep(const rd_optim *o, const rd_optim_job *job, bool zero, rd_status *st)
 {
     const rd_optim_gpu *d = o->gpu;
     rd_optim_sweep s = rd_optim_sweep();
@@ -313,6 +313,7 @@ static rd_code second_sweep(const rd_optim *o, const rd_optim_job *job, rd_statu
     for (int k = 0; k < o->def->n_slots; k++)
         s.on.slot[k] = rd_params_device_slot(o->p, o->first_slot + k);
     s.on.scale = job->scale;
+    s.on.zero = zero;
     s.c = &o->c;
     s.own = &o->c.own;
     s.lr = job->lr;
@@ -327,7 +328,7 @@ static rd_code optim_gpu_step(rd_optim *o, const rd_optim_job *job, rd_optim_sta
     const int n = rd_params_n(o->p);
     RD_TRY_OR_RETURN(rd_params_sync_to_device(o->p, RD_VALUES | RD_GRADS | RD_SLOTS, st));
     RD_TRY_OR_RETURN(first_sweep(o, job->scale, job->weights, stats->most_norm, st));
-    RD_TRY_OR_RETURN(second_sweep(o, job, st));
+    RD_TRY_OR_RETURN(second_sweep(o, job, stats->zero_grads, st));
     if (o->ema) {
         const int64_t trained = rd_params_trained_span(o->p);
         RD_TRY_OR_RETURN(RD_LAUNCH(d->gpu, st, follow_weights, rd_grid(trained, RD_BLOCK), RD_BLOCK,

@@ -37,6 +37,7 @@ typedef struct rd_gpu_arrays {
     const rd_gpu_outcome *outcome;
     float *w, *g, *slot[3];
     float scale;
+    int32_t zero; /* 1: the update leaves zeros in g; 0: the scaled and clipped gradient */
 } rd_gpu_arrays;
 
 /* One update. The fields are those of rd_update; `on`: arguments of the kernel. */

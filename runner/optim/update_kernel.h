@@ -10,7 +10,8 @@
  *     RD_GPU_RULE(momentum)
  *
  * A block of threads updates a block of at most 4096 elements. It scales and clips the gradient in
- * place. The rule gets the gradient after weight decay and the factor of LARS. A rule with a fourth
+ * place, or leaves zeros for the next step. The rule gets the gradient after weight decay and the
+ * factor of LARS. A rule with a fourth
  * argument, `float decay`, gets the weight decay of the parameter there, and not in the gradient.
  *
  * In blocks of rows, a warp updates each row. These are the blocks of optimizers that skip rows
@@ -51,7 +52,7 @@ static __device__ inline void rd_update_one(const Rule &rule, const rd_gpu_array
     const float g = s.g[i] * s.scale * clip;
     for (int k = 0; k < Rule::SLOTS; k++) slot[k] = s.slot[k][i];
     rd_apply(rule, w, g, slot, decay, factor);
-    s.g[i] = g;
+    s.g[i] = s.zero ? 0.0f : g;
     s.w[i] = w;
     for (int k = 0; k < Rule::SLOTS; k++) s.slot[k][i] = slot[k];
 }
@@ -77,6 +78,7 @@ static __device__ inline void rd_update_four(const Rule &rule, const rd_gpu_arra
         g.at[j] = g.at[j] * s.scale * clip;
         rd_apply(rule, w.at[j], g.at[j], slot, decay, factor);
         for (int k = 0; k < Rule::SLOTS; k++) slots[k].at[j] = slot[k];
+        g.at[j] = s.zero ? 0.0f : g.at[j];
     }
     *reinterpret_cast<rd_four *>(s.g + i) = g;
     *reinterpret_cast<rd_four *>(s.w + i) = w;
@@ -90,13 +92,18 @@ static __device__ void rd_update_rows(const Rule &rule, const rd_gpu_arrays &s,
     const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
     for (int r = threadIdx.x / 32; r < b.n / b.row; r += warps) {
         const int64_t lo = b.lo + (int64_t)r * b.row;
-        bool any = false;
+        bool any = false, stored = false;
         for (int i = lane; i < b.row; i += 32) {
             const float g = s.g[lo + i] * s.scale * clip;
+            stored = stored || __float_as_uint(s.g[lo + i]) != 0;
             const float w = decay != 0.0f && !rd_decouples<Rule> ? s.w[lo + i] : 0.0f;
             any = any || rd_prepared(g, w, decay, factor) != 0.0f;
         }
-        if (__ballot_sync(0xffffffffu, any) == 0) continue;
+        if (__ballot_sync(0xffffffffu, any) == 0) {
+            /* Scaled numbers may be zeros while the stored ones are not. */
+            for (int i = lane; i < b.row && stored && s.zero; i += 32) s.g[lo + i] = 0.0f;
+            continue;
+        }
         for (int i = lane; i < b.row; i += 32) rd_update_one(rule, s, lo + i, clip, decay, factor);
     }
 }
@@ -113,8 +120,9 @@ static __global__ void __launch_bounds__(RD_BLOCK, 3) rd_update_all(Rule rule, r
         const rd_gpu_param p = s.param[b.param];
         if (p.state) {
             for (int64_t i = b.lo + threadIdx.x; i < b.lo + b.n; i += blockDim.x) {
-                s.g[i] = s.g[i] * s.scale;
-                s.w[i] = p.keep * s.w[i] + p.rest * s.g[i];
+                const float g = s.g[i] * s.scale;
+                s.g[i] = s.zero ? 0.0f : g;
+                s.w[i] = p.keep * s.w[i] + p.rest * g;
             }
             continue;
         }

@@ -86,11 +86,12 @@ const rd_param *embeddings_param(const embeddings *e, int i)
 }
 
 /* On a GPU, zeroing everything is cheaper than searching for what is not zero. */
-static void zero_on_gpu(embeddings *e)
+static void zero_on_gpu(embeddings *e, bool zero)
 {
     /* A failure sticks, and the next call of the GPU reports it. */
     rd_status own = {0};
     rd_params_device_changed_grads(e->run->params);
+    if (zero) return;
     (void)rd_gpu_zero(run_gpu(e->run), rd_params_device_grads(e->run->params),
                       (size_t)rd_params_grad_span(e->run->params) * sizeof(float), &own);
 }
@@ -123,10 +124,10 @@ static void zero_on_cpu(const embeddings *e)
     }
 }
 
-void embeddings_zero_grads(embeddings *e, bool keep_marks)
+void embeddings_zero_grads(embeddings *e, bool keep_marks, bool zero)
 {
     if (run_gpu(e->run))
-        zero_on_gpu(e);
+        zero_on_gpu(e, zero);
     else
         zero_on_cpu(e);
     for (int i = 0; i < e->n && !keep_marks; i++) clear_marks(&e->at[i]);

@@ -21,8 +21,9 @@ int embeddings_n(const embeddings *e);
 const rd_param *embeddings_param(const embeddings *e, int i);
 
 /* Zeroes the gradient arena of this rank, except for gradients that the tape borrows now.
- * keep_marks: the step continues, and its marked rows are summed later. */
-void embeddings_zero_grads(embeddings *e, bool keep_marks);
+ * keep_marks: the step continues, and its marked rows are summed later. zero: gradients on the GPU
+ * are zero already. */
+void embeddings_zero_grads(embeddings *e, bool keep_marks, bool zero);
 
 /* Collective. Replaces the gradient of table i by its sum over ranks. */
 rd_code embeddings_sum(embeddings *e, int i, embeddings_sent *sent, rd_status *st);

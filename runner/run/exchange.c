@@ -45,6 +45,7 @@ struct exchange {
     int *left;   /* owned; [n]; number of parameters that the last backward has not completed */
     bool last_backward;
     bool warm; /* a step has been summed */
+    bool zero; /* exchange_zeroed */
     exchange_before *before;
     void *ctx;
     rd_status status; /* failure of a sum that was begun; exchange_finish reports it */
@@ -182,15 +183,21 @@ static bool overlaps_now(const exchange *x)
 
 void exchange_begin(exchange *x)
 {
-    embeddings_zero_grads(x->tables, false);
+    embeddings_zero_grads(x->tables, false, x->zero);
+    x->zero = false;
     x->n_ready = 0;
     x->last_backward = false;
     x->before = NULL;
 }
 
+void exchange_zeroed(exchange *x)
+{
+    x->zero = true;
+}
+
 void exchange_clear(exchange *x)
 {
-    embeddings_zero_grads(x->tables, true);
+    embeddings_zero_grads(x->tables, true, false);
 }
 
 void exchange_last(exchange *x, exchange_before *before, void *ctx)

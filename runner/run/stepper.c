@@ -334,9 +334,11 @@ static rd_code stepper_update(stepper *s, double lr, double scale, rd_optim_stat
     const int64_t sent = shard ? rd_shard_sent(shard) : 0;
     const double spent_s = shard ? rd_shard_seconds(shard) : 0.0;
     if (stats->want_grads) RD_TRY(exchange_whole(r->exchange, st));
+    stats->zero_grads = run_gpu(r) && !stats->want_grads;
     RD_TRY(device_recurs(r, UPDATE_KEY, st));
     (void)rd_optim_step(r->optim, r->progress.state_updates + 1, lr, scale, stats, st);
     RD_TRY(device_recurred(r, st));
+    if (stats->zero_grads && stats->finite) exchange_zeroed(r->exchange);
     if (shard) add_weights(s, rd_shard_sent(shard) - sent, rd_shard_seconds(shard) - spent_s);
 done:
     return st->code;

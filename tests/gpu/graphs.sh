@@ -109,6 +109,7 @@ expect "a gradient that is not finite is skipped" 0 "step 9 skipped" env RD_FAUL
 expect "also without graphs" 0 "step 9 skipped" env RD_FAULT=nan:0:9:compute "$PROG" --config_file=toy.json \
     --logdir=nan_off --max_steps=14 --set device=cuda --set cuda_graphs=off
 expect "the same weights after it" 0 "" "$same" nan/model-14.npz nan_off/model-14.npz
+expect "the next step has fresh gradients" 1 "" grep "step 1[0-4] skipped" nan/run.log
 expect "evaluation between steps" 0 "evaluation at step 8" t 1 te toy --mode=train_eval --max_steps=16 --set eval_frequency=4
 expect "evaluation, single launches" 0 "" t 1 te_off toy --mode=train_eval --max_steps=16 --set eval_frequency=4 --set cuda_graphs=off
 expect "the same weights with evaluations" 0 "" "$same" te/model-16.npz te_off/model-16.npz

@@ -217,6 +217,50 @@ static void test_zero_rows(void **state)
     teardown(&f);
 }
 
+/* With zero_grads, an update on a GPU leaves zeros, and weights and slots are the same bytes. A
+ * CPU's update, and a step that is skipped, leave the gradients. */
+static void test_zero_grads(void **state)
+{
+    fixture f[2];
+    rd_optim_stats s[2] = {{0}, {.zero_grads = true}};
+    for (int k = 0; k < 2; k++) {
+        setup(&f[k], *state, 1, 1e-3, 0, 0);
+        fill(&f[k], rd_params_values(f[k].p), 5, false);
+    }
+    const size_t n = span_bytes(&f[0]) / sizeof(float);
+    float *given = malloc(span_bytes(&f[0]));
+    for (int t = 1; t <= 3; t++) {
+        for (int k = 0; k < 2; k++) {
+            float *g = rd_params_grads(f[k].p);
+            fill(&f[k], g, (uint32_t)t, true);
+            /* Rows that scaling turns into zeros. */
+            const rd_param *q = rd_params_find(f[k].p, "table");
+            for (int64_t i = 0; i < 3 * q->dim[1]; i++) g[q->offset + i] = i % 2 ? -0.0f : 1e-44f;
+            if (t == 2) g[0] = NAN;
+            memcpy(given, g, span_bytes(&f[k]));
+            update(f[k].o, f[k].p, t, 0.01, 0.01, &s[k]);
+            assert_true(s[k].finite == (t != 2));
+            rd_params_device_changed_grads(f[k].p); /* also after a skipped step */
+            test_fetch(f[k].p);
+        }
+        const float *g = rd_params_grads(f[1].p);
+        const bool zero = rd_params_kind(f[1].p) == RD_GPU && t != 2;
+        for (size_t i = 0; i < n && zero; i++) {
+            uint32_t bits;
+            memcpy(&bits, &g[i], sizeof bits);
+            assert_int_equal(bits, 0);
+        }
+        if (!zero) assert_memory_equal(g, rd_params_grads(f[0].p), span_bytes(&f[0]));
+        if (t == 2) assert_memory_equal(g, given, span_bytes(&f[0]));
+        for (int i = 0; i <= rd_params_n_slots(f[0].p); i++)
+            assert_memory_equal(i ? rd_params_slot(f[1].p, i - 1) : rd_params_values(f[1].p),
+                                i ? rd_params_slot(f[0].p, i - 1) : rd_params_values(f[0].p),
+                                span_bytes(&f[0]));
+    }
+    free(given);
+    for (int k = 0; k < 2; k++) teardown(&f[k]);
+}
+
 /* update() called on pieces of any length gives what one call gives. */
 static void test_cuts(void **state)
 {
@@ -690,7 +734,7 @@ static void test_no_ema(void **state)
         ONE(fn, "rmsprop"), ONE(fn, "lars"), ONE(fn, "adadelta"), ONE(fn, "adamw")
 
 RD_TESTS("optim_step", EACH(test_not_finite), EACH(test_threads), EACH(test_zero_rows),
-         EACH(test_cuts), TEST(test_norms), TEST(test_lars_keeps_gradients),
+         EACH(test_zero_grads), EACH(test_cuts), TEST(test_norms), TEST(test_lars_keeps_gradients),
          TEST(test_adam_first_step), EACH(test_state), TEST(test_weight_decay),
          TEST(test_decoupled), TEST(test_adamw_first_step), TEST(test_exclusions),
          TEST(test_checksums), EACH(test_ema), TEST(test_no_ema), EACH(test_most_norm),
