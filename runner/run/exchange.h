@@ -31,12 +31,12 @@ rd_code exchange_whole(exchange *x, rd_status *st);
  * Until then the tape borrows their memory. */
 void exchange_begin(exchange *x);
 
+/* The same between the micro-batches of a step. */
+void exchange_clear(exchange *x);
+
 /* Reports that the update has left zeros in place of the gradients on the GPU. The next
  * exchange_begin zeroes nothing there. */
 void exchange_zeroed(exchange *x);
-
-/* The same between the micro-batches of a step. */
-void exchange_clear(exchange *x);
 
 /* Completes elements [from, from + n) of the gradient arena, which have got their last
  * contribution. Called once for each element. */
