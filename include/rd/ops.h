@@ -129,7 +129,8 @@ typedef struct rd_attend {
     rd_dropout drop;
 } rd_attend;
 /* Returns (Nq, n_heads head). queries: (Nq, ...). keys: (Nk, ...), with keys and values; it may be
- * the same variable as queries. No array of n_heads x q_len x k_len numbers is stored. */
+ * the same variable as queries. Both have one element type, and so has the result. No array of
+ * n_heads x q_len x k_len numbers is stored. */
 rd_var *rd_op_attend(rd_tape *t, const rd_attend *a, rd_var *queries, rd_var *keys);
 
 /* The sequences of a recurrence. */

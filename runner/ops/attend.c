@@ -61,6 +61,8 @@ static rd_code attend_infer(rd_call *c, rd_status *st)
         return rd_fail(st, RD_EBUG,
                        "attend: the heads lie outside of %" PRId64 " and %" PRId64 " columns",
                        q->cols, kv->cols);
+    if (q->type != kv->type)
+        return rd_fail(st, RD_EBUG, "attend: queries and keys have different element types");
     if (c->training && !(a->drop.keep > 0.0f))
         return rd_fail(st, RD_EBUG,
                        "attend: the probability to keep an element is %g; it must be above 0",
@@ -87,6 +89,7 @@ static rd_code attend_infer(rd_call *c, rd_status *st)
                        q->rows);
     c->out[0]->rows = next;
     c->out[0]->cols = wq;
+    c->out[0]->type = q->type;
     return RD_OK;
 }
 
@@ -808,6 +811,7 @@ RD_OP(attend) = {
     .about = "attention with several heads",
     .infer = attend_infer,
     .kernel = {[RD_CPU] = {attend_forward, attend_backward}, [RD_GPU] = RD_GPU_KERNEL(attend)},
+    .narrow = RD_NARROW(0) | RD_NARROW(1),
     .own_grads = true};
 
 rd_var *rd_op_attend(rd_tape *t, const rd_attend *a, rd_var *queries, rd_var *keys)

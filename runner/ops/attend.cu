@@ -1,10 +1,11 @@
-/* attend.cu -- attend on a GPU; the formulas are those of attend.c, in float32.
+/* attend.cu -- attend on a GPU; the formulas are those of attend.c, in float32. T is the type of
+ * queries, keys, values, the result and their gradients.
  *
  * A warp has one query row (forward, dQ) or one key row (dK, dV) at a time. Its lanes have 32 keys
  * (or queries) of a tile while scores are computed, and 32 columns of the head while rows are
  * summed. The tile is in shared memory. One warp owns each result, and adds in a fixed order. */
 #include "attend.h"
-#include "../engine/gpu/kernel.h"
+#include "../engine/gpu/element_device.h"
 #include "../engine/gpu/philox_device.h"
 
 enum { WARPS = 4, MOST_HEAD = 128 };
@@ -27,13 +28,14 @@ struct attend_shape {
     bool causal;
 };
 
-struct attend_gpu {
+template <typename T> struct attend_gpu {
     attend_shape a;
     const rd_attend_seq *seq;
     const attend_tile *tile;
     const int32_t *key_row; /* NULL: rows in order */
-    const float *q, *kv, *o, *d_o;
-    float *out, *lse, *dq, *dkv;
+    const T *q, *kv, *o, *d_o;
+    T *out, *dq, *dkv;
+    float *lse;
     uint32_t *mask;
     int64_t q_cols, k_cols, Nq;
     uint32_t limit;
@@ -41,20 +43,24 @@ struct attend_gpu {
     bool drop;
 };
 
-static __device__ inline const float *key_at(const attend_gpu &g, const rd_attend_seq &s, int64_t k)
+template <typename T>
+static __device__ inline const T *key_at(const attend_gpu<T> &g, const rd_attend_seq &s, int64_t k)
 {
     const int64_t row = g.key_row ? g.key_row[s.k_first + k] : s.k_first + k;
     return g.kv + row * g.k_cols;
 }
 
 /* Returns how many keys query row i sees. */
-static __device__ inline int64_t keys_seen(const attend_gpu &g, const rd_attend_seq &s, int64_t i)
+template <typename T>
+static __device__ inline int64_t keys_seen(const attend_gpu<T> &g, const rd_attend_seq &s,
+                                           int64_t i)
 {
     return g.a.causal ? i + s.k_len - s.q_len + 1 : s.k_len;
 }
 
 /* Returns how many keys the rows of a tile see; end: the row behind the tile. */
-static __device__ inline int64_t keys_of_tile(const attend_gpu &g, const rd_attend_seq &s,
+template <typename T>
+static __device__ inline int64_t keys_of_tile(const attend_gpu<T> &g, const rd_attend_seq &s,
                                               int64_t end)
 {
     return keys_seen(g, s, (end < s.q_len ? end : s.q_len) - 1);
@@ -89,17 +95,19 @@ static __device__ inline float warp_max(float x)
 
 /* Loads 32 rows of a head into shared memory, zeros behind the last. at: first column. A row has
  * head + 1 floats, so that lanes which read a column hit different banks. */
-static __device__ inline void load_keys(const attend_gpu &g, const rd_attend_seq &s, int64_t k0,
+template <typename T>
+static __device__ inline void load_keys(const attend_gpu<T> &g, const rd_attend_seq &s, int64_t k0,
                                         int64_t at, float *to)
 {
     const int head = (int)g.a.head;
     for (int e = threadIdx.x; e < 32 * head; e += blockDim.x) {
         const int k = e / head, c = e % head;
-        to[k * (head + 1) + c] = k0 + k < s.k_len ? key_at(g, s, k0 + k)[at + c] : 0.0f;
+        to[k * (head + 1) + c] = k0 + k < s.k_len ? rd_get(key_at(g, s, k0 + k) + at + c) : 0.0f;
     }
 }
 /* Loads keys and values k0 .. k0 + 31 of a key head. All threads of the block call it. */
-static __device__ inline void load_tiles(const attend_gpu &g, const rd_attend_seq &s, int64_t k0,
+template <typename T>
+static __device__ inline void load_tiles(const attend_gpu<T> &g, const rd_attend_seq &s, int64_t k0,
                                          int64_t kv_head, float *k_tile, float *v_tile)
 {
     __syncthreads();
@@ -107,11 +115,12 @@ static __device__ inline void load_tiles(const attend_gpu &g, const rd_attend_se
     load_keys(g, s, k0, g.a.v_at + kv_head * g.a.head, v_tile);
     __syncthreads();
 }
-static __device__ inline void load_rows(const float *x, int64_t ld, int64_t n, int head, float *to)
+template <typename T>
+static __device__ inline void load_rows(const T *x, int64_t ld, int64_t n, int head, float *to)
 {
     for (int e = threadIdx.x; e < 32 * head; e += blockDim.x) {
         const int i = e / head, c = e % head;
-        to[i * (head + 1) + c] = i < n ? x[i * ld + c] : 0.0f;
+        to[i * (head + 1) + c] = i < n ? rd_get(x + i * ld + c) : 0.0f;
     }
 }
 
@@ -123,9 +132,15 @@ static __device__ inline float row_dot(const float *row, const float *lanes_row,
     return sum;
 }
 
+/* x += y */
+template <typename T> static __device__ inline void add_to(T *x, float y)
+{
+    rd_put(x, rd_get(x) + y);
+}
+
 /* CPL: columns of the head for each lane. */
-template <int CPL, int ROWS>
-static __global__ void attend_fwd(attend_gpu g, rd_key seed_key, const rd_key *keys)
+template <int CPL, int ROWS, typename T>
+static __global__ void attend_fwd(attend_gpu<T> g, rd_key seed_key, const rd_key *keys)
 {
     RD_SHARED(float, shared);
     const attend_tile tile = g.tile[blockIdx.x];
@@ -142,7 +157,8 @@ static __global__ void attend_fwd(attend_gpu g, rd_key seed_key, const rd_key *k
         for (int j = 0; j < CPL; j++) o[r][j] = 0.0f;
         for (int c = lane; c < hs; c += 32)
             q_rows[(warp * ROWS + r) * hs + c] =
-                i < s.q_len ? g.q[(s.q_first + i) * g.q_cols + g.a.q_at + head * hs + c] : 0.0f;
+                i < s.q_len ? rd_get(g.q + (s.q_first + i) * g.q_cols + g.a.q_at + head * hs + c)
+                            : 0.0f;
     }
     const int64_t n_keys = keys_of_tile(g, s, tile.row0 + WARPS * ROWS);
     for (int64_t k0 = 0; k0 < n_keys; k0 += 32) {
@@ -174,10 +190,9 @@ static __global__ void attend_fwd(attend_gpu g, rd_key seed_key, const rd_key *k
     for (int r = 0; r < ROWS; r++) {
         const int64_t i = tile.row0 + warp * ROWS + r;
         if (i >= s.q_len) continue;
+        T *to = g.out + (s.q_first + i) * g.a.n_heads * hs + head * hs;
         for (int j = 0; j < CPL; j++)
-            if (lane + 32 * j < hs)
-                g.out[(s.q_first + i) * g.a.n_heads * hs + head * hs + lane + 32 * j] = o[r][j] /
-                                                                                        l[r];
+            if (lane + 32 * j < hs) rd_put(to + lane + 32 * j, o[r][j] / l[r]);
         if (g.lse && lane == 0) g.lse[head * g.Nq + s.q_first + i] = m[r] + logf(l[r]);
     }
 }
@@ -186,7 +201,8 @@ static __global__ void attend_fwd(attend_gpu g, rd_key seed_key, const rd_key *k
 struct attend_pair {
     float p, dropped, ds;
 };
-static __device__ inline attend_pair pair_of(const attend_gpu &g, float x, float dp, float lse,
+template <typename T>
+static __device__ inline attend_pair pair_of(const attend_gpu<T> &g, float x, float dp, float lse,
                                              float D, bool kept, bool seen)
 {
     attend_pair r = {0.0f, 0.0f, 0.0f};
@@ -199,7 +215,7 @@ static __device__ inline attend_pair pair_of(const attend_gpu &g, float x, float
 }
 
 /* dQ: each warp has query rows. */
-template <int CPL, int ROWS> static __global__ void attend_dq(attend_gpu g)
+template <int CPL, int ROWS, typename T> static __global__ void attend_dq(attend_gpu<T> g)
 {
     RD_SHARED(float, shared);
     const attend_tile tile = g.tile[blockIdx.x];
@@ -215,11 +231,12 @@ template <int CPL, int ROWS> static __global__ void attend_dq(attend_gpu g)
         float sum = 0.0f;
         for (int j = 0; j < CPL; j++) dq[r][j] = 0.0f;
         for (int c = lane; c < hs; c += 32) {
-            const float d = i < s.q_len ? g.d_o[row * width + head * hs + c] : 0.0f;
+            const int64_t at = row * width + head * hs + c;
+            const float d = i < s.q_len ? rd_get(g.d_o + at) : 0.0f;
             q_rows[(warp * ROWS + r) * hs + c] =
-                i < s.q_len ? g.q[row * g.q_cols + g.a.q_at + head * hs + c] : 0.0f;
+                i < s.q_len ? rd_get(g.q + row * g.q_cols + g.a.q_at + head * hs + c) : 0.0f;
             d_rows[(warp * ROWS + r) * hs + c] = d;
-            if (i < s.q_len) sum += d * g.o[row * width + head * hs + c];
+            if (i < s.q_len) sum += d * rd_get(g.o + at);
         }
         D[r] = rd_warp_sum(sum);
         lse[r] = i < s.q_len ? g.lse[head * g.Nq + row] : 0.0f;
@@ -246,14 +263,14 @@ template <int CPL, int ROWS> static __global__ void attend_dq(attend_gpu g)
     for (int r = 0; r < ROWS; r++) {
         const int64_t i = tile.row0 + warp * ROWS + r;
         if (i >= s.q_len) continue;
-        float *to = g.dq + (s.q_first + i) * g.q_cols + g.a.q_at + head * hs;
+        T *to = g.dq + (s.q_first + i) * g.q_cols + g.a.q_at + head * hs;
         for (int j = 0; j < CPL; j++)
-            if (lane + 32 * j < hs) to[lane + 32 * j] += dq[r][j];
+            if (lane + 32 * j < hs) add_to(to + lane + 32 * j, dq[r][j]);
     }
 }
 
 /* dK and dV: each warp has key rows. The query heads of a key head follow each other. */
-template <int CPL, int ROWS> static __global__ void attend_dkv(attend_gpu g)
+template <int CPL, int ROWS, typename T> static __global__ void attend_dkv(attend_gpu<T> g)
 {
     RD_SHARED(float, shared);
     const attend_tile tile = g.tile[blockIdx.x];
@@ -268,9 +285,9 @@ template <int CPL, int ROWS> static __global__ void attend_dkv(attend_gpu g)
         const int64_t k = tile.row0 + warp * ROWS + r;
         for (int j = 0; j < CPL; j++) dk[r][j] = dv[r][j] = 0.0f;
         for (int c = lane; c < hs; c += 32) {
-            const float *x = g.kv + (s.k_first + k) * g.k_cols + kv_head * hs + c;
-            k_rows[(warp * ROWS + r) * hs + c] = k < s.k_len ? x[g.a.k_at] : 0.0f;
-            v_rows[(warp * ROWS + r) * hs + c] = k < s.k_len ? x[g.a.v_at] : 0.0f;
+            const T *x = g.kv + (s.k_first + k) * g.k_cols + kv_head * hs + c;
+            k_rows[(warp * ROWS + r) * hs + c] = k < s.k_len ? rd_get(x + g.a.k_at) : 0.0f;
+            v_rows[(warp * ROWS + r) * hs + c] = k < s.k_len ? rd_get(x + g.a.v_at) : 0.0f;
         }
     }
     for (int64_t head = kv_head * group; head < (kv_head + 1) * group; head++)
@@ -281,8 +298,11 @@ template <int CPL, int ROWS> static __global__ void attend_dkv(attend_gpu g)
             load_rows(g.d_o + row0 * width + head * hs, width, n, hs, d_tile);
             __syncthreads();
             if ((int64_t)threadIdx.x < n) {
-                const float *o = g.o + (row0 + threadIdx.x) * width + head * hs;
-                D_tile[threadIdx.x] = row_dot(o, d_tile + threadIdx.x * (hs + 1), hs);
+                const T *o = g.o + (row0 + threadIdx.x) * width + head * hs;
+                const float *d = d_tile + threadIdx.x * (hs + 1);
+                float sum = 0.0f;
+                for (int c = 0; c < hs; c++) sum += rd_get(o + c) * d[c];
+                D_tile[threadIdx.x] = sum;
             }
             __syncthreads();
             const int64_t i = q0 + lane;
@@ -312,11 +332,11 @@ template <int CPL, int ROWS> static __global__ void attend_dkv(attend_gpu g)
     for (int r = 0; r < ROWS; r++) {
         const int64_t k = tile.row0 + warp * ROWS + r;
         if (k >= s.k_len) continue;
-        float *to = g.dkv + (s.k_first + k) * g.k_cols + kv_head * hs;
+        T *to = g.dkv + (s.k_first + k) * g.k_cols + kv_head * hs;
         for (int j = 0; j < CPL; j++)
             if (lane + 32 * j < hs) {
-                to[g.a.k_at + lane + 32 * j] += dk[r][j];
-                to[g.a.v_at + lane + 32 * j] += dv[r][j];
+                add_to(to + g.a.k_at + lane + 32 * j, dk[r][j]);
+                add_to(to + g.a.v_at + lane + 32 * j, dv[r][j]);
             }
     }
 }
@@ -339,15 +359,17 @@ static rd_code attend_tiles(rd_call *c, bool keys, const attend_tile **out, int6
     return rd_call_lend(c, c->device_scratch, list, (size_t)(*n + 1) * sizeof *list, out, st);
 }
 
-static rd_code attend_fill(rd_call *c, const rd_attend_saved *saved, attend_gpu *g, rd_status *st)
+template <typename T>
+static rd_code attend_fill(rd_call *c, const rd_attend_saved *saved, attend_gpu<T> *g,
+                           rd_status *st)
 {
     const rd_attend *a = static_cast<const rd_attend *>(c->attr);
     g->a = {a->n_heads, a->n_kv_heads, a->head, a->q_at, a->k_at, a->v_at, a->scale, a->causal};
     if (g->a.head > MOST_HEAD)
         return rd_fail(st, RD_EUSAGE, "a head of %lld columns is too wide for a GPU; at most %d",
                        (long long)g->a.head, MOST_HEAD);
-    g->q = c->in[0]->v;
-    g->kv = c->in[1]->v;
+    g->q = static_cast<const T *>(c->in[0]->values);
+    g->kv = static_cast<const T *>(c->in[1]->values);
     g->q_cols = c->in[0]->cols;
     g->k_cols = c->in[1]->cols;
     g->Nq = c->out[0]->rows;
@@ -360,16 +382,18 @@ static rd_code attend_fill(rd_call *c, const rd_attend_saved *saved, attend_gpu 
     return RD_OK;
 }
 
-#define BY_WIDTH(kernel, grid, shared, ...)                                                       \
-    (g.a.head <= 32   ? RD_LAUNCH(gpu, st, (kernel<1, 4>), grid, 32 * WARPS, shared, __VA_ARGS__) \
-     : g.a.head <= 64 ? RD_LAUNCH(gpu, st, (kernel<2, 4>), grid, 32 * WARPS, shared, __VA_ARGS__) \
-                      : RD_LAUNCH(gpu, st, (kernel<4, 2>), grid, 32 * WARPS, shared, __VA_ARGS__))
+#define BY_WIDTH(kernel, grid, shared, ...)                                                     \
+    (g.a.head <= 32                                                                             \
+         ? RD_LAUNCH(gpu, st, (kernel<1, 4, T>), grid, 32 * WARPS, shared, __VA_ARGS__)         \
+     : g.a.head <= 64                                                                           \
+         ? RD_LAUNCH(gpu, st, (kernel<2, 4, T>), grid, 32 * WARPS, shared, __VA_ARGS__)         \
+         : RD_LAUNCH(gpu, st, (kernel<4, 2, T>), grid, 32 * WARPS, shared, __VA_ARGS__))
 
-extern "C" rd_code rd_cuda_attend_forward(rd_call *c, rd_status *st)
+template <typename T> static rd_code attend_forward(rd_call *c, rd_status *st)
 {
     const rd_attend *a = static_cast<const rd_attend *>(c->attr);
     rd_gpu *gpu = rd_gpu_of(c->be);
-    attend_gpu g = {};
+    attend_gpu<T> g = {};
     rd_attend_saved *saved;
     rd_attend_seq *list;
     rd_key *host_key, *key = NULL;
@@ -386,7 +410,7 @@ extern "C" rd_code rd_cuda_attend_forward(rd_call *c, rd_status *st)
     if (c->keep && rd_attend_drops(c))
         RD_TRY_OR_RETURN(rd_arena_get(c->device_kept, (size_t)mask_bytes + 4, &saved->mask, st));
     RD_TRY_OR_RETURN(attend_fill(c, saved, &g, st));
-    g.out = c->out[0]->v;
+    g.out = static_cast<T *>(c->out[0]->values);
     if (a->key_row)
         RD_TRY_OR_RETURN(rd_call_lend(c, c->device_scratch, a->key_row,
                                       (size_t)a->n_key_row * sizeof *a->key_row, &g.key_row, st));
@@ -404,22 +428,22 @@ extern "C" rd_code rd_cuda_attend_forward(rd_call *c, rd_status *st)
     return BY_WIDTH(attend_fwd, grid, shared, g, none, static_cast<const rd_key *>(key));
 }
 
-extern "C" rd_code rd_cuda_attend_backward(rd_call *c, rd_status *st)
+template <typename T> static rd_code attend_backward(rd_call *c, rd_status *st)
 {
     const rd_attend *a = static_cast<const rd_attend *>(c->attr);
     const rd_attend_saved *saved = static_cast<const rd_attend_saved *>(c->saved);
     rd_gpu *gpu = rd_gpu_of(c->be);
-    attend_gpu g = {};
+    attend_gpu<T> g = {};
     int64_t n_tiles;
     const size_t shared = (size_t)(64 * (a->head + 1) + 2 * WARPS * warp_rows(a->head) * a->head +
                                    32) *
                           sizeof(float);
     for (int i = 0; i < 2; i++) RD_TRY_OR_RETURN(rd_call_zero_grad(c, i, st));
     RD_TRY_OR_RETURN(attend_fill(c, saved, &g, st));
-    g.o = c->out[0]->v;
-    g.d_o = c->out[0]->g;
-    g.dq = c->in[0]->g;
-    g.dkv = c->in[1]->g;
+    g.o = static_cast<const T *>(c->out[0]->values);
+    g.d_o = static_cast<const T *>(c->out[0]->grads);
+    g.dq = static_cast<T *>(c->in[0]->grads);
+    g.dkv = static_cast<T *>(c->in[1]->grads);
     if (g.dq) {
         RD_TRY_OR_RETURN(attend_tiles(c, false, &g.tile, &n_tiles, st));
         const dim3 grid((unsigned)n_tiles, (unsigned)a->n_heads);
@@ -430,5 +454,17 @@ extern "C" rd_code rd_cuda_attend_backward(rd_call *c, rd_status *st)
         const dim3 grid((unsigned)n_tiles, (unsigned)a->n_kv_heads);
         RD_TRY_OR_RETURN(BY_WIDTH(attend_dkv, grid, shared, g));
     }
+    return RD_OK;
+}
+
+extern "C" rd_code rd_cuda_attend_forward(rd_call *c, rd_status *st)
+{
+    RD_BY_ELEMENT(c->in[0]->type, (attend_forward<T>(c, st)));
+    return RD_OK;
+}
+
+extern "C" rd_code rd_cuda_attend_backward(rd_call *c, rd_status *st)
+{
+    RD_BY_ELEMENT(c->in[0]->type, (attend_backward<T>(c, st)));
     return RD_OK;
 }

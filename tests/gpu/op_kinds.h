@@ -661,7 +661,7 @@ static void cast_apply(trial *t)
     .op = "linear", .declare = linear_declare, .apply = linear_apply, .narrow = true, .wide = true
 #define PICK .op = "pick", .declare = pick_declare, .apply = pick_apply
 #define XENT .op = "softmax_xent", .declare = xent_declare, .apply = xent_apply, .is_loss = true
-#define ATTEND .op = "attend", .declare = attend_declare, .apply = attend_apply
+#define ATTEND .op = "attend", .declare = attend_declare, .apply = attend_apply, .narrow = true
 #define SSRU .op = "ssru", .declare = ssru_declare, .apply = ssru_apply
 #define LAYER_NORM .op = "layer_norm", .declare = layer_norm_declare, .apply = layer_norm_apply
 #define MULTIPLY .op = "multiply", .declare = multiply_declare, .apply = multiply_apply
