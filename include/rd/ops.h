@@ -17,6 +17,9 @@ rd_var *rd_op_embed(rd_tape *t, rd_var *W, const int32_t *ids, int64_t n);
 /* Returns y = x W (+ b). x (N, k), W (k, n), b (n) or NULL. W and b are parameters. y is float32,
  * even if x has 16 bits. */
 rd_var *rd_op_linear(rd_tape *t, rd_var *x, rd_var *W, rd_var *b);
+/* Does the same, with a y of another type. A 16-bit y is rounded after the product and, with b,
+ * again after the sum. */
+rd_var *rd_op_linear_as(rd_tape *t, rd_element type, rd_var *x, rd_var *W, rd_var *b);
 /* Picks and joins rows of 1 to 4 inputs: row i of y is x[0][idx[0][i]], then x[1][idx[1][i]], and
  * so on. An index of -1 gives zeros. */
 rd_var *rd_op_pick(rd_tape *t, int n_in, rd_var *const *x, const int64_t *const *idx, int64_t n);
@@ -143,13 +146,14 @@ typedef struct rd_ssru {
  * max(c, 0) then:
  *   c_t = f_t c_{t-1} + (1 - f_t) u_t,   f_t = sigmoid(z_t)
  * u, z (N, d). before (n, d): the state before the first row of each sequence; NULL: zeros. The
- * three are different variables. */
+ * three are different variables of one element type, which c has, too. */
 rd_var *rd_op_ssru(rd_tape *t, const rd_ssru *a, rd_var *u, rd_var *z, rd_var *before);
 
 typedef struct rd_layer_norm {
     float eps; /* above 0 */
     /* The mean is not subtracted: root mean square normalisation (Zhang and Sennrich 2019). */
     bool rms;
+    rd_element type; /* of the result */
 } rd_layer_norm;
 /* Returns each row of x (N, d), normalised: (x - mean) / sqrt(variance + eps) * gain + bias. The
  * variance is that of all d numbers, divided by d. With rms: x / sqrt(mean(x^2) + eps) * gain +
@@ -167,7 +171,7 @@ typedef enum rd_activation {
  * below 2e-36 may be 0. NaN stays NaN. */
 rd_var *rd_op_activate(rd_tape *t, rd_activation f, rd_var *x);
 
-/* Returns a b, element by element, for a and b of one shape. They may be the same variable. */
+/* Returns a b, element by element, for a and b of one shape and type. They may be the same variable. */
 rd_var *rd_op_multiply(rd_tape *t, rd_var *a, rd_var *b);
 
 enum { RD_ROTARY_WIDEST = 1024 };
@@ -189,9 +193,11 @@ typedef struct rd_residual {
     rd_dropout drop;
     const int64_t *sample;   /* [N] global sample id of each row */
     const int64_t *position; /* [N] position of each row in its sentence */
+    bool wide;               /* the result is float32, also that of 16-bit numbers */
 } rd_residual;
 /* Returns x + drop(z). x, z (N, d). x NULL: drop(z) alone. sample and position may be NULL if
- * drop.keep is 1 or the tape is not training. */
+ * drop.keep is 1 or the tape is not training. x is float32, or has the type of z. The result has
+ * the type of x (x NULL: that of z), or is `wide`. */
 rd_var *rd_op_residual(rd_tape *t, const rd_residual *a, rd_var *x, rd_var *z);
 
 /* The layout of fixed positions of width d, with the pairs i < d / 2. */

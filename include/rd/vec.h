@@ -29,11 +29,18 @@ rd_code rd_rows_copy(rd_backend *be, int64_t rows, int64_t width, const float *f
 /* y[i] += b for N rows of `width` elements. */
 rd_code rd_add_bias(rd_backend *be, int64_t N, int64_t width, const float *b, float *y,
                     rd_status *st);
+/* The same for a y of any type, float32 on a CPU. */
+rd_code rd_add_bias_to(rd_backend *be, int64_t N, int64_t width, const float *b, void *y,
+                       rd_element type, rd_status *st);
 /* g[j] += sum of column j over N rows, which begin ld elements apart. A CPU adds in row order. A
  * GPU adds slices of rows (a function of N) and stores their sums in `scratch`, an arena of
  * device memory. g NULL: nothing happens. */
 rd_code rd_add_columns(rd_backend *be, rd_arena *scratch, int64_t N, int64_t width, const float *dz,
                        int64_t ld, float *g, rd_status *st);
+
+/* The same for a dz of any type, float32 on a CPU. */
+rd_code rd_add_columns_of(rd_backend *be, rd_arena *scratch, int64_t N, int64_t width,
+                          const void *dz, rd_element type, int64_t ld, float *g, rd_status *st);
 
 /* Rows of a table by their index. x: rows of `width` elements. row: [n], where kernels read it
  * (rd_backend_lend). */
@@ -56,10 +63,10 @@ typedef struct rd_vec_kernels {
     rd_code (*softcap)(rd_backend *be, int64_t n, float c, float *x, rd_status *st);
     rd_code (*rows_copy)(rd_backend *be, int64_t rows, int64_t width, const float *from,
                          int64_t ld_from, float *to, int64_t ld_to, bool add, rd_status *st);
-    rd_code (*add_bias)(rd_backend *be, int64_t N, int64_t width, const float *b, float *y,
-                        rd_status *st);
+    rd_code (*add_bias)(rd_backend *be, int64_t N, int64_t width, const float *b, void *y,
+                        rd_element type, rd_status *st);
     rd_code (*add_columns)(rd_backend *be, rd_arena *scratch, int64_t N, int64_t width,
-                           const float *dz, int64_t ld, float *g, rd_status *st);
+                           const void *dz, rd_element type, int64_t ld, float *g, rd_status *st);
 } rd_vec_kernels;
 /* Defined in vec.cu. */
 extern const rd_vec_kernels rd_cuda_vec;

@@ -207,8 +207,10 @@ static rd_code activate_forward(rd_call *c, rd_status *st)
 static rd_code activate_backward(rd_call *c, rd_status *st)
 {
     activate_job j = {.f = *(const rd_activation *)c->attr, .x = c->in[0]->v, .dy = c->out[0]->g};
-    RD_TRY(rd_activate_gradient(c, &j.y, &j.add, st));
-    if (j.y) rd_parallel(c->be, rd_op_elements(c->in[0]), GRAIN, activate_backward_part, &j);
+    void *dx;
+    RD_TRY(rd_activate_gradient(c, &dx, &j.add, st));
+    j.y = dx;
+    if (dx) rd_parallel(c->be, rd_op_elements(c->in[0]), GRAIN, activate_backward_part, &j);
 done:
     return st->code;
 }
@@ -225,6 +227,7 @@ RD_OP(activate) = {
     .infer = activate_infer,
     .kernel =
         {[RD_CPU] = {activate_forward, activate_backward}, [RD_GPU] = RD_GPU_KERNEL(activate)},
+    .narrow = RD_NARROW(0),
     .own_grads = true,
     .reads_out = RD_READS_NOTHING,
     .again = activate_again};

@@ -1,5 +1,6 @@
 /* activate.cu -- activation functions on a GPU: the formulas of activate.c. */
-#include "../engine/gpu/kernel.h"
+#include "../engine/gpu/element_device.h"
+#include "../engine/gpu/rows_grid.h"
 #include "activate.h"
 
 /* Beyond this exp is 0 in float32. */
@@ -74,46 +75,101 @@ template <rd_activation F> static __device__ inline float slope_of(float x0)
     return s + x * slope * s * (e * s);
 }
 
-template <rd_activation F>
-static __global__ void activate_fwd(int64_t n, const float *__restrict__ x, float *__restrict__ y)
+template <rd_activation F, int V, typename T>
+static __device__ inline void activate_lanes(const T *x, T *y)
 {
-    for (RD_EACH(i, n)) y[i] = value_of<F>(x[i]);
+    rd_lanes<V> v = rd_lanes_get<V>(x);
+    for (int l = 0; l < V; l++) v.at[l] = value_of<F>(v.at[l]);
+    rd_lanes_put<V>(y, v);
+}
+
+template <rd_activation F, int V, typename T>
+static __device__ inline void activate_lanes_back(const T *x, const T *dy, T *dx, bool add)
+{
+    const rd_lanes<V> v = rd_lanes_get<V>(x);
+    rd_lanes<V> d = rd_lanes_get<V>(dy), old = {};
+    if (add) old = rd_lanes_get<V>(dx);
+    for (int l = 0; l < V; l++) {
+        d.at[l] *= slope_of<F>(v.at[l]);
+        if (add) d.at[l] = old.at[l] + d.at[l];
+    }
+    rd_lanes_put<V>(dx, d);
+}
+
+/* V elements (a multiple of 16 bytes, or one) at a time. The first threads also compute the last
+ * n % V. */
+template <rd_activation F, int V, typename T>
+static __global__ void __launch_bounds__(RD_BLOCK)
+    activate_fwd(int64_t n, const T *__restrict__ x, T *__restrict__ y)
+{
+    for (RD_EACH(i, n / V)) activate_lanes<F, V>(x + i * V, y + i * V);
+    for (RD_EACH(i, n % V)) activate_lanes<F, 1>(x + n / V * V + i, y + n / V * V + i);
 }
 
 /* dx may be dy. */
-template <rd_activation F>
-static __global__ void activate_bwd(int64_t n, const float *__restrict__ x, const float *dy,
-                                    float *dx, bool add)
+template <rd_activation F, int V, typename T>
+static __global__ void __launch_bounds__(RD_BLOCK)
+    activate_bwd(int64_t n, const T *__restrict__ x, const T *dy, T *dx, bool add)
 {
-    for (RD_EACH(i, n)) {
-        const float d = dy[i] * slope_of<F>(x[i]);
-        dx[i] = add ? dx[i] + d : d;
+    for (RD_EACH(i, n / V)) activate_lanes_back<F, V>(x + i * V, dy + i * V, dx + i * V, add);
+    for (RD_EACH(i, n % V)) {
+        const int64_t at = n / V * V + i;
+        activate_lanes_back<F, 1>(x + at, dy + at, dx + at, add);
     }
 }
 
-#define BY_FUNCTION(f, kernel, ...)                                                       \
-    ((f) == RD_ACT_GELU_TANH  ? RD_LAUNCH(gpu, st, kernel<RD_ACT_GELU_TANH>, __VA_ARGS__) \
-     : (f) == RD_ACT_GELU_ERF ? RD_LAUNCH(gpu, st, kernel<RD_ACT_GELU_ERF>, __VA_ARGS__)  \
-     : (f) == RD_ACT_SILU     ? RD_LAUNCH(gpu, st, kernel<RD_ACT_SILU>, __VA_ARGS__)      \
-                              : RD_LAUNCH(gpu, st, kernel<RD_ACT_RELU2>, __VA_ARGS__))
+template <rd_activation F, typename T>
+static rd_code activate_launch(rd_gpu *gpu, int64_t n, const void *x, void *y, rd_status *st)
+{
+    enum { V = 16 / sizeof(T) };
+    const T *a = static_cast<const T *>(x);
+    T *b = static_cast<T *>(y);
+    if (rd_by_four(x) && rd_by_four(y))
+        return RD_LAUNCH(gpu, st, (activate_fwd<F, V, T>), rd_grid((n + V - 1) / V), RD_BLOCK, 0, n,
+                         a, b);
+    return RD_LAUNCH(gpu, st, (activate_fwd<F, 1, T>), rd_grid(n), RD_BLOCK, 0, n, a, b);
+}
+
+template <rd_activation F, typename T>
+static rd_code activate_launch_back(rd_gpu *gpu, int64_t n, const void *x, const void *dy, void *dx,
+                                    bool add, rd_status *st)
+{
+    enum { V = 16 / sizeof(T) };
+    const T *a = static_cast<const T *>(x), *b = static_cast<const T *>(dy);
+    T *to = static_cast<T *>(dx);
+    if (rd_by_four(x) && rd_by_four(dy) && rd_by_four(dx))
+        return RD_LAUNCH(gpu, st, (activate_bwd<F, V, T>), rd_grid((n + V - 1) / V), RD_BLOCK, 0, n,
+                         a, b, to, add);
+    return RD_LAUNCH(gpu, st, (activate_bwd<F, 1, T>), rd_grid(n), RD_BLOCK, 0, n, a, b, to, add);
+}
+
+#define BY_FUNCTION(f, launch, ...)                                      \
+    ((f) == RD_ACT_GELU_TANH  ? launch<RD_ACT_GELU_TANH, T>(__VA_ARGS__) \
+     : (f) == RD_ACT_GELU_ERF ? launch<RD_ACT_GELU_ERF, T>(__VA_ARGS__)  \
+     : (f) == RD_ACT_SILU     ? launch<RD_ACT_SILU, T>(__VA_ARGS__)      \
+                              : launch<RD_ACT_RELU2, T>(__VA_ARGS__))
 
 extern "C" rd_code rd_cuda_activate_forward(rd_call *c, rd_status *st)
 {
     rd_gpu *gpu = rd_gpu_of(c->be);
     const rd_activation f = *static_cast<const rd_activation *>(c->attr);
-    const int64_t n = rd_op_elements(c->in[0]);
-    return BY_FUNCTION(f, activate_fwd, rd_grid(n), RD_BLOCK, 0, n, c->in[0]->v, c->out[0]->v);
+    const rd_var *x = c->in[0], *y = c->out[0];
+    RD_BY_ELEMENT(x->type, BY_FUNCTION(f, activate_launch, gpu, rd_op_elements(x), x->values,
+                                       y->values, st));
+    return RD_OK;
 }
 
 extern "C" rd_code rd_cuda_activate_backward(rd_call *c, rd_status *st)
 {
     rd_gpu *gpu = rd_gpu_of(c->be);
     const rd_activation f = *static_cast<const rd_activation *>(c->attr);
-    const int64_t n = rd_op_elements(c->in[0]);
-    const float *dy = c->out[0]->g;
-    float *dx;
+    const rd_var *x = c->in[0];
+    const void *dy = c->out[0]->grads;
+    void *dx;
     bool add;
     RD_TRY_OR_RETURN(rd_activate_gradient(c, &dx, &add, st));
     if (!dx) return RD_OK;
-    return BY_FUNCTION(f, activate_bwd, rd_grid(n), RD_BLOCK, 0, n, c->in[0]->v, dy, dx, add);
+    RD_BY_ELEMENT(x->type, BY_FUNCTION(f, activate_launch_back, gpu, rd_op_elements(x), x->values,
+                                       dy, dx, add, st));
+    return RD_OK;
 }

@@ -12,7 +12,7 @@ RD_C_BEGIN
 #define RD_GELU_C3 0.07135481627260025
 
 /* Finds where backward writes dx; *add: as in rd_call_grad. *dx may be dy, or NULL. */
-rd_code rd_activate_gradient(rd_call *c, float **dx, bool *add, rd_status *st);
+rd_code rd_activate_gradient(rd_call *c, void **dx, bool *add, rd_status *st);
 
 RD_C_END
 #endif

@@ -382,11 +382,10 @@ static rd_code attend_fill(rd_call *c, const rd_attend_saved *saved, attend_gpu<
     return RD_OK;
 }
 
-#define BY_WIDTH(kernel, grid, shared, ...)                                                     \
-    (g.a.head <= 32                                                                             \
-         ? RD_LAUNCH(gpu, st, (kernel<1, 4, T>), grid, 32 * WARPS, shared, __VA_ARGS__)         \
-     : g.a.head <= 64                                                                           \
-         ? RD_LAUNCH(gpu, st, (kernel<2, 4, T>), grid, 32 * WARPS, shared, __VA_ARGS__)         \
+#define BY_WIDTH(kernel, grid, shared, ...)                                                        \
+    (g.a.head <= 32 ? RD_LAUNCH(gpu, st, (kernel<1, 4, T>), grid, 32 * WARPS, shared, __VA_ARGS__) \
+     : g.a.head <= 64                                                                              \
+         ? RD_LAUNCH(gpu, st, (kernel<2, 4, T>), grid, 32 * WARPS, shared, __VA_ARGS__)            \
          : RD_LAUNCH(gpu, st, (kernel<4, 2, T>), grid, 32 * WARPS, shared, __VA_ARGS__))
 
 template <typename T> static rd_code attend_forward(rd_call *c, rd_status *st)

@@ -27,6 +27,7 @@ static rd_code layer_norm_infer(rd_call *c, rd_status *st)
                            d, c->in[i]->rows * c->in[i]->cols);
     c->out[0]->rows = c->in[0]->rows;
     c->out[0]->cols = d;
+    c->out[0]->type = a->type;
     return RD_OK;
 }
 

@@ -1,7 +1,7 @@
 /* linear.c -- y = x W + b, with x (N, k), W (k, n), b (n):
  *   dx = dy W^T,  dW = x^T dy,  db = column sums of dy
- * If x has 16 bits (on a GPU), dx also has 16 bits, and the products read x without a conversion.
- * y and dy are float32. */
+ * On a GPU x and y can have 16 bits, and then so have dx and dy. The products read and write them
+ * without a conversion. */
 #include "rd/cell.h"
 #include <inttypes.h>
 
@@ -15,6 +15,7 @@ static rd_code linear_infer(rd_call *c, rd_status *st)
     RD_TRY(rd_rows_check("linear", c->in[0], c->in[1]->rows, st));
     c->out[0]->rows = c->in[0]->rows;
     c->out[0]->cols = c->in[1]->cols;
+    c->out[0]->type = *(const rd_element *)c->attr;
 done:
     return st->code;
 }
@@ -24,18 +25,23 @@ static rd_gpu_operand linear_operand(void *at, rd_element type, int64_t ld)
     return (rd_gpu_operand){at, type, ld};
 }
 
+static bool linear_is_narrow(const rd_call *c)
+{
+    return c->in[0]->type != RD_FLOAT32 || c->out[0]->type != RD_FLOAT32;
+}
+
 static rd_code linear_forward(rd_call *c, rd_status *st)
 {
-    const rd_var *x = c->in[0], *W = c->in[1], *b = c->in[2];
+    const rd_var *x = c->in[0], *W = c->in[1], *b = c->in[2], *y = c->out[0];
     const int64_t N = x->rows;
-    if (x->type != RD_FLOAT32)
+    if (linear_is_narrow(c))
         RD_TRY(rd_backend_product(c->be, false, false, N, W->cols, W->rows,
                                   linear_operand(x->values, x->type, W->rows),
                                   linear_operand(W->v, RD_FLOAT32, W->cols), 0.0f,
-                                  linear_operand(c->out[0]->v, RD_FLOAT32, W->cols), st));
+                                  linear_operand(y->values, y->type, W->cols), st));
     else
-        RD_TRY(rd_param_mul(c->be, c->params, W, 0, W->rows, N, x->v, c->out[0]->v, false, st));
-    if (b) RD_TRY(rd_add_bias(c->be, N, W->cols, b->v, c->out[0]->v, st));
+        RD_TRY(rd_param_mul(c->be, c->params, W, 0, W->rows, N, x->v, y->v, false, st));
+    if (b) RD_TRY(rd_add_bias_to(c->be, N, W->cols, b->v, y->values, y->type, st));
 done:
     return st->code;
 }
@@ -43,7 +49,7 @@ done:
 static rd_code linear_backward_narrow(rd_call *c, rd_status *st)
 {
     const rd_var *x = c->in[0], *W = c->in[1], *y = c->out[0];
-    const rd_gpu_operand dy = linear_operand(y->g, RD_FLOAT32, W->cols);
+    const rd_gpu_operand dy = linear_operand(y->grads, y->type, W->cols);
     void *dx;
     bool add;
     RD_TRY(rd_call_grad(c, 0, &dx, &add, st));
@@ -61,20 +67,20 @@ done:
 
 static rd_code linear_backward(rd_call *c, rd_status *st)
 {
-    const rd_var *x = c->in[0], *W = c->in[1], *b = c->in[2];
-    const float *dy = c->out[0]->g;
+    const rd_var *x = c->in[0], *W = c->in[1], *b = c->in[2], *y = c->out[0];
     const int64_t N = x->rows, n = W->cols;
     float *dx;
     bool add;
-    if (x->type != RD_FLOAT32) {
+    if (linear_is_narrow(c)) {
         RD_TRY(linear_backward_narrow(c, st));
     } else {
         RD_TRY(rd_call_grad(c, 0, &dx, &add, st));
-        if (dx) RD_TRY(rd_param_mul_t(c->be, c->params, W, 0, W->rows, N, dy, dx, add, st));
-        RD_TRY(rd_param_grad(c->be, W, 0, W->rows, N, x->v, dy, st));
+        if (dx) RD_TRY(rd_param_mul_t(c->be, c->params, W, 0, W->rows, N, y->g, dx, add, st));
+        RD_TRY(rd_param_grad(c->be, W, 0, W->rows, N, x->v, y->g, st));
     }
     if (b) RD_TRY(rd_call_zero_grad(c, 2, st));
-    if (b) RD_TRY(rd_add_columns(c->be, c->device_scratch, N, n, dy, n, b->g, st));
+    if (b)
+        RD_TRY(rd_add_columns_of(c->be, c->device_scratch, N, n, y->grads, y->type, n, b->g, st));
 done:
     return st->code;
 }
@@ -87,8 +93,13 @@ RD_OP(linear) = {.name = "linear",
                  .own_grads = true,
                  .reads_out = RD_READS_NOTHING};
 
-rd_var *rd_op_linear(rd_tape *t, rd_var *x, rd_var *W, rd_var *b)
+rd_var *rd_op_linear_as(rd_tape *t, rd_element type, rd_var *x, rd_var *W, rd_var *b)
 {
     rd_var *in[] = {x, W, b};
-    return rd_tape_apply(t, &rd_op_def_linear, NULL, 0, in, 3, NULL, 1);
+    return rd_tape_apply(t, &rd_op_def_linear, &type, sizeof type, in, 3, NULL, 1);
+}
+
+rd_var *rd_op_linear(rd_tape *t, rd_var *x, rd_var *W, rd_var *b)
+{
+    return rd_op_linear_as(t, RD_FLOAT32, x, W, b);
 }

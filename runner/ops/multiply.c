@@ -10,8 +10,11 @@ static rd_code multiply_infer(rd_call *c, rd_status *st)
         return rd_fail(st, RD_EBUG,
                        "multiply: %" PRId64 "x%" PRId64 " does not fit %" PRId64 "x%" PRId64,
                        a->rows, a->cols, b->rows, b->cols);
+    if (a->type != b->type)
+        return rd_fail(st, RD_EBUG, "multiply: the factors have different element types");
     c->out[0]->rows = a->rows;
     c->out[0]->cols = a->cols;
+    c->out[0]->type = a->type;
     return RD_OK;
 }
 
@@ -40,8 +43,7 @@ static rd_code multiply_pass(rd_call *c, const rd_multiply_pass *p, rd_status *s
 
 static rd_code multiply_forward(rd_call *c, rd_status *st)
 {
-    const rd_multiply_pass p = {rd_op_elements(c->out[0]), c->in[0]->v, c->in[1]->v, c->out[0]->v,
-                                false};
+    const rd_multiply_pass p = rd_multiply_forward_pass(c);
     return multiply_pass(c, &p, st);
 }
 
@@ -62,6 +64,7 @@ RD_OP(multiply) = {
     .infer = multiply_infer,
     .kernel =
         {[RD_CPU] = {multiply_forward, multiply_backward}, [RD_GPU] = RD_GPU_KERNEL(multiply)},
+    .narrow = RD_NARROW(0) | RD_NARROW(1),
     .own_grads = true,
     .reads_out = RD_READS_NOTHING,
     .again = multiply_again};

@@ -6,14 +6,16 @@
 
 RD_C_BEGIN
 
-/* One pass over n elements: y (+)= a b. */
+/* One pass over n elements of the type of the inputs: y (+)= a b. */
 typedef struct rd_multiply_pass {
     int64_t n;
-    const float *a, *b;
-    float *y; /* may be a */
+    const void *a, *b;
+    void *y; /* may be a */
     bool add;
 } rd_multiply_pass;
 typedef rd_code rd_multiply_pass_of(rd_call *c, const rd_multiply_pass *p, rd_status *st);
+/* Returns the pass of forward. */
+rd_multiply_pass rd_multiply_forward_pass(const rd_call *c);
 /* Runs backward: the pass of b first, since that of a may overwrite the gradient of the result. */
 rd_code rd_multiply_back(rd_call *c, rd_multiply_pass_of *pass, rd_status *st);
 

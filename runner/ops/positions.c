@@ -20,6 +20,7 @@ static rd_code positions_infer(rd_call *c, rd_status *st)
                            a->position[i]);
     c->out[0]->rows = x->rows;
     c->out[0]->cols = x->cols;
+    c->out[0]->type = x->type;
     (void)rd_call_take_values(c, 0, false);
     return RD_OK;
 }
@@ -79,8 +80,8 @@ static void positions_scale_part(void *ctx, int64_t lo, int64_t hi)
         for (int64_t i = lo; i < hi; i++) y[i] = j->scale * x[i];
 }
 
-static rd_code positions_scale(rd_call *c, int64_t n, float scale, const float *x, float *y,
-                               bool add, rd_status *st)
+static rd_code positions_scale(rd_call *c, int64_t n, float scale, const void *x, void *y, bool add,
+                               rd_status *st)
 {
     positions_job j = {.scale = scale, .x = x, .y = y, .add = add};
     rd_parallel(c->be, n, 16384, positions_scale_part, &j);
@@ -98,6 +99,7 @@ RD_OP(positions) = {
     .infer = positions_infer,
     .kernel =
         {[RD_CPU] = {positions_forward, positions_backward}, [RD_GPU] = RD_GPU_KERNEL(positions)},
+    .narrow = RD_NARROW(0),
     .own_grads = true,
     .reads_out = RD_READS_NOTHING};
 

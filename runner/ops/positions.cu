@@ -1,4 +1,5 @@
 /* positions.cu -- positions on a GPU: the formulas of positions.c, with sines in double. */
+#include "../engine/gpu/element_device.h"
 #include "../engine/gpu/rows_grid.h"
 #include "positions.h"
 
@@ -13,23 +14,39 @@ static __global__ void position_table(int64_t n, int64_t d, const int64_t *__res
         }
 }
 
+template <typename T>
 static __global__ void position_rows(int64_t n, int64_t d, float scale, const int32_t *row,
-                                     const float *__restrict__ table, const float *__restrict__ x,
-                                     float *__restrict__ y)
+                                     const float *__restrict__ table, const T *__restrict__ x,
+                                     T *__restrict__ y)
 {
     for (RD_EACH_ROW(i, n))
-        for (RD_EACH_COLUMN(k, d)) y[i * d + k] = scale * x[i * d + k] + table[row[i] * d + k];
+        for (RD_EACH_COLUMN(k, d))
+            rd_put(y + i * d + k, scale * rd_get(x + i * d + k) + table[row[i] * d + k]);
 }
 
 /* y may be x. */
-static __global__ void position_scaled(int64_t n, float scale, const float *x, float *y, bool add)
+template <typename T>
+static __global__ void position_scaled(int64_t n, float scale, const T *x, T *y, bool add)
 {
-    for (RD_EACH(i, n)) y[i] = add ? y[i] + scale * x[i] : scale * x[i];
+    for (RD_EACH(i, n)) {
+        const float v = scale * rd_get(x + i);
+        rd_put(y + i, add ? rd_get(y + i) + v : v);
+    }
+}
+
+template <typename T>
+static rd_code position_rows_launch(rd_call *c, const int32_t *row, const float *table,
+                                    rd_status *st)
+{
+    const rd_var *x = c->in[0];
+    const float scale = static_cast<const rd_positions *>(c->attr)->scale;
+    return RD_LAUNCH(rd_gpu_of(c->be), st, position_rows<T>, rd_rows_grid(x->rows, x->cols),
+                     rd_rows_block(x->cols), 0, x->rows, x->cols, scale, row, table,
+                     static_cast<const T *>(x->values), static_cast<T *>(c->out[0]->values));
 }
 
 extern "C" rd_code rd_cuda_positions_forward(rd_call *c, rd_status *st)
 {
-    const rd_positions *a = static_cast<const rd_positions *>(c->attr);
     const rd_var *x = c->in[0];
     rd_gpu *gpu = rd_gpu_of(c->be);
     const int64_t N = x->rows, d = x->cols;
@@ -52,15 +69,17 @@ extern "C" rd_code rd_cuda_positions_forward(rd_call *c, rd_status *st)
                                   st));
     RD_TRY_OR_RETURN(RD_LAUNCH(gpu, st, position_table, rd_rows_grid(p.n, d), rd_rows_block(d), 0,
                                p.n, d, position, rate, cosine, table));
-    return RD_LAUNCH(gpu, st, position_rows, rd_rows_grid(N, d), rd_rows_block(d), 0, N, d,
-                     a->scale, row, table, x->v, c->out[0]->v);
+    RD_BY_ELEMENT(x->type, (position_rows_launch<T>(c, row, table, st)));
+    return RD_OK;
 }
 
-static rd_code position_scale(rd_call *c, int64_t n, float scale, const float *x, float *y,
-                              bool add, rd_status *st)
+static rd_code position_scale(rd_call *c, int64_t n, float scale, const void *x, void *y, bool add,
+                              rd_status *st)
 {
-    return RD_LAUNCH(rd_gpu_of(c->be), st, position_scaled, rd_grid(n), RD_BLOCK, 0, n, scale, x, y,
-                     add);
+    RD_BY_ELEMENT(c->in[0]->type,
+                  (RD_LAUNCH(rd_gpu_of(c->be), st, position_scaled<T>, rd_grid(n), RD_BLOCK, 0, n,
+                             scale, static_cast<const T *>(x), static_cast<T *>(y), add)));
+    return RD_OK;
 }
 
 extern "C" rd_code rd_cuda_positions_backward(rd_call *c, rd_status *st)

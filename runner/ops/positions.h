@@ -28,8 +28,8 @@ typedef struct rd_position_table {
 /* Lists the positions of a call in its scratch. */
 rd_code rd_position_list(rd_call *c, rd_position_table *out, rd_status *st);
 
-/* Computes y (+)= scale x, n elements. y may be x. */
-typedef rd_code rd_position_scale(rd_call *c, int64_t n, float scale, const float *x, float *y,
+/* Computes y (+)= scale x, n elements of the type of the input. y may be x. */
+typedef rd_code rd_position_scale(rd_call *c, int64_t n, float scale, const void *x, void *y,
                                   bool add, rd_status *st);
 /* Runs backward with this pass. */
 rd_code rd_positions_back(rd_call *c, rd_position_scale *pass, rd_status *st);

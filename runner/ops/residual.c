@@ -29,10 +29,13 @@ static rd_code residual_infer(rd_call *c, rd_status *st)
                 return rd_fail(st, RD_EBUG, "residual: row %" PRId64 " has position %" PRId64, i,
                                a->position[i]);
     }
+    if (x && x->type != z->type && x->type != RD_FLOAT32)
+        return rd_fail(st, RD_EBUG, "residual: x has 16-bit elements, z has another type");
     y->rows = z->rows;
     y->cols = z->cols;
+    y->type = a->wide ? RD_FLOAT32 : x ? x->type : z->type;
     /* The array of a parameter has no slack. */
-    if (!x && !rd_residual_drops(c) && !z->param)
+    if (!x && !rd_residual_drops(c) && !z->param && y->type == z->type)
         y->values = z->values;
     else
         (void)rd_call_take_values(c, 1, !x && z->rectified);
@@ -43,7 +46,8 @@ typedef struct residual_job {
     const rd_residual *a;
     rd_key key;
     int64_t d, ld;
-    rd_residual_pass p;
+    const float *x, *z; /* as in rd_residual_pass */
+    float *y;
     uint8_t *mask;
 } residual_job;
 
@@ -54,8 +58,8 @@ static void residual_row(const residual_job *j, int64_t i)
     const i8 bit = {1, 2, 4, 8, 16, 32, 64, 128};
     const float scale = 1.0f / j->a->drop.keep;
     const uint8_t *m = j->mask + i * j->ld;
-    const float *x = j->p.x ? j->p.x + i * j->d : NULL, *z = j->p.z + i * j->d;
-    float *y = j->p.y + i * j->d;
+    const float *x = j->x ? j->x + i * j->d : NULL, *z = j->z + i * j->d;
+    float *y = j->y + i * j->d;
     int64_t k = 0;
     for (; k + 8 <= j->d; k += 8) {
         const i8 set = ((int32_t)m[k / 8] & bit) != 0;
@@ -94,7 +98,8 @@ static void residual_masked_part(void *ctx, int64_t lo, int64_t hi)
 static residual_job residual_job_of(const rd_call *c, const rd_residual_pass *p)
 {
     const int64_t d = c->in[1]->cols;
-    return (residual_job){.a = c->attr, .d = d, .ld = rd_residual_mask_bytes(d), .p = *p};
+    return (residual_job){
+        .a = c->attr, .d = d, .ld = rd_residual_mask_bytes(d), .x = p->x, .z = p->z, .y = p->y};
 }
 
 static bool residual_by_sign(const rd_call *c)
@@ -112,7 +117,7 @@ static rd_code residual_masked(rd_call *c, const rd_residual_pass *p, rd_status 
 
 static rd_code residual_forward(rd_call *c, rd_status *st)
 {
-    const rd_residual_pass p = {c->in[0] ? c->in[0]->v : NULL, c->in[1]->v, c->out[0]->v};
+    const rd_residual_pass p = rd_residual_forward_pass(c);
     residual_job j = residual_job_of(c, &p);
     if (!rd_residual_drops(c)) return rd_residual_plain(c, st);
     if (c->saved) return residual_masked(c, &p, st);
@@ -177,6 +182,7 @@ RD_OP(residual) = {
     .infer = residual_infer,
     .kernel =
         {[RD_CPU] = {residual_forward, residual_backward}, [RD_GPU] = RD_GPU_KERNEL(residual)},
+    .narrow = RD_NARROW(0) | RD_NARROW(1),
     .own_grads = true,
     .again = residual_again};
 

@@ -20,12 +20,15 @@ static inline int64_t rd_residual_mask_bytes(int64_t d)
 
 /* One pass: y = x + z / keep where the mask is set, else x. */
 typedef struct rd_residual_pass {
-    const float *x; /* NULL: zeros */
-    const float *z;
-    float *y; /* may be x or z */
+    const void *x; /* NULL: zeros */
+    const void *z;
+    void *y;                     /* may be x or z of its type */
+    rd_element of_x, of_z, of_y; /* types; float32 on a CPU */
 } rd_residual_pass;
 typedef rd_code rd_residual_pass_of(rd_call *c, const rd_residual_pass *p, rd_status *st);
-/* Computes y without a mask. */
+/* Returns the pass of forward. */
+rd_residual_pass rd_residual_forward_pass(const rd_call *c);
+/* Computes y without a mask, if all types are equal. */
 rd_code rd_residual_plain(rd_call *c, rd_status *st);
 /* Runs backward. It calls `masked` for the gradient of z if something is dropped. */
 rd_code rd_residual_back(rd_call *c, rd_residual_pass_of *masked, rd_status *st);

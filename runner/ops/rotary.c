@@ -35,6 +35,7 @@ static rd_code rotary_infer(rd_call *c, rd_status *st)
                            a->position[i]);
     c->out[0]->rows = x->rows;
     c->out[0]->cols = x->cols;
+    c->out[0]->type = x->type;
     if (!c->in[1]) (void)rd_call_take_values(c, 0, false);
     return RD_OK;
 }
@@ -193,7 +194,9 @@ static rd_code rotary_backward(rd_call *c, rd_status *st)
     j.row = s->row;
     j.r = s->r;
     j.dy = c->out[0]->g;
-    RD_TRY(rd_rotary_gradient(c, &j.y, &j.add, st));
+    void *dx;
+    RD_TRY(rd_rotary_gradient(c, &dx, &j.add, st));
+    j.y = dx;
     for (int i = 1; i < 3; i++)
         if (c->in[i]) RD_TRY(rd_call_zero_grad(c, i, st));
     if (!j.y) return rd_fail(st, RD_EBUG, "rotary: the heads need no gradient");
@@ -215,6 +218,7 @@ RD_OP(rotary) = {
     .about = "rotary positions, norms of heads",
     .infer = rotary_infer,
     .kernel = {[RD_CPU] = {rotary_forward, rotary_backward}, [RD_GPU] = RD_GPU_KERNEL(rotary)},
+    .narrow = RD_NARROW(0),
     .own_grads = true,
     .reads_out = RD_READS_NOTHING};
 

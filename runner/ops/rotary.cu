@@ -1,16 +1,19 @@
 /* rotary.cu -- rotary on a GPU: the formulas of rotary.c, with sines in double. A warp has a head
- * of a row. */
+ * of a row. T is the type of rows and their gradients. */
+#include "../engine/gpu/element_device.h"
 #include "../engine/gpu/rows_grid.h"
 #include "rotary.h"
 
 enum { WARPS = 8 };
 
-struct rotary_rows {
+template <typename T> struct rotary_rows {
     int64_t N, cols, head, n_heads, heads, chunk;
     float eps;
-    const float *table, *x, *q_gain, *k_gain, *dy;
+    const float *table, *q_gain, *k_gain;
+    const T *x, *dy;
     const int32_t *row;
-    float *y, *r; /* y: in backward dx, which may be dy */
+    T *y; /* in backward dx, which may be dy */
+    float *r;
     bool add;
 };
 
@@ -31,7 +34,7 @@ static __global__ void rotary_table(int64_t n, int64_t half, const int64_t *__re
         }
 }
 
-static __global__ void rotary_fwd(rotary_rows n)
+template <typename T> static __global__ void rotary_fwd(rotary_rows<T> n)
 {
     const int lane = threadIdx.x % 32;
     const int64_t half = n.head / 2;
@@ -40,31 +43,33 @@ static __global__ void rotary_fwd(rotary_rows n)
         const float *gain = h < n.n_heads ? n.q_gain : n.k_gain, *c = n.table + n.row[i] * n.head;
         float r = 1.0f, sum = 0.0f;
         if (gain) {
-            for (int64_t k = lane; k < n.head; k += 32) sum += n.x[at + k] * n.x[at + k];
+            for (int64_t k = lane; k < n.head; k += 32)
+                sum += rd_get(n.x + at + k) * rd_get(n.x + at + k);
             r = 1.0f / sqrtf(rd_warp_sum(sum) / (float)n.head + n.eps);
             if (n.r && lane == 0) n.r[w] = r;
         }
         for (int64_t k = lane; k < half; k += 32) {
-            const float a = n.x[at + k] * (gain ? r * gain[k] : 1.0f),
-                        b = n.x[at + half + k] * (gain ? r * gain[half + k] : 1.0f);
-            n.y[at + k] = a * c[k] - b * c[half + k];
-            n.y[at + half + k] = b * c[k] + a * c[half + k];
+            const float a = rd_get(n.x + at + k) * (gain ? r * gain[k] : 1.0f),
+                        b = rd_get(n.x + at + half + k) * (gain ? r * gain[half + k] : 1.0f);
+            rd_put(n.y + at + k, a * c[k] - b * c[half + k]);
+            rd_put(n.y + at + half + k, b * c[k] + a * c[half + k]);
         }
     }
 }
 
 /* Columns behind the heads. */
-static __global__ void rotary_rest(rotary_rows n, const float *from)
+template <typename T> static __global__ void rotary_rest(rotary_rows<T> n, const T *from)
 {
     const int64_t first = n.heads * n.head;
     for (RD_EACH_ROW(i, n.N))
         for (RD_EACH_COLUMN(k, n.cols - first)) {
             const int64_t at = i * n.cols + first + k;
-            n.y[at] = n.add ? n.y[at] + from[at] : from[at];
+            const float v = rd_get(from + at);
+            rd_put(n.y + at, n.add ? rd_get(n.y + at) + v : v);
         }
 }
 
-static __global__ void rotary_bwd(rotary_rows n)
+template <typename T> static __global__ void rotary_bwd(rotary_rows<T> n)
 {
     const int lane = threadIdx.x % 32;
     const int64_t half = n.head / 2;
@@ -75,27 +80,28 @@ static __global__ void rotary_bwd(rotary_rows n)
         const float r = gain ? n.r[w] : 1.0f;
         float sum = 0.0f;
         for (int64_t k = lane; k < half && gain; k += 32) {
-            const float p = n.dy[at + k], q = n.dy[at + half + k];
-            sum += (p * c[k] + q * s[k]) * gain[k] * (n.x[at + k] * r) +
-                   (q * c[k] - p * s[k]) * gain[half + k] * (n.x[at + half + k] * r);
+            const float p = rd_get(n.dy + at + k), q = rd_get(n.dy + at + half + k);
+            sum += (p * c[k] + q * s[k]) * gain[k] * (rd_get(n.x + at + k) * r) +
+                   (q * c[k] - p * s[k]) * gain[half + k] * (rd_get(n.x + at + half + k) * r);
         }
         const float mean = gain ? rd_warp_sum(sum) / (float)n.head : 0.0f;
         for (int64_t k = lane; k < half; k += 32) {
-            const float p = n.dy[at + k], q = n.dy[at + half + k];
+            const float p = rd_get(n.dy + at + k), q = rd_get(n.dy + at + half + k);
             float a = p * c[k] + q * s[k], b = q * c[k] - p * s[k];
             if (gain) {
-                a = r * (a * gain[k] - n.x[at + k] * r * mean);
-                b = r * (b * gain[half + k] - n.x[at + half + k] * r * mean);
+                a = r * (a * gain[k] - rd_get(n.x + at + k) * r * mean);
+                b = r * (b * gain[half + k] - rd_get(n.x + at + half + k) * r * mean);
             }
-            n.y[at + k] = n.add ? n.y[at + k] + a : a;
-            n.y[at + half + k] = n.add ? n.y[at + half + k] + b : b;
+            rd_put(n.y + at + k, n.add ? rd_get(n.y + at + k) + a : a);
+            rd_put(n.y + at + half + k, n.add ? rd_get(n.y + at + half + k) + b : b);
         }
     }
 }
 
 /* Sums of a chunk of rows: part[chunk][0][head] of the gain of queries, part[chunk][1][head] of
  * that of keys. It reads dy before rotary_bwd overwrites it. */
-static __global__ void rotary_chunks(rotary_rows n, int64_t chunks, float *part)
+template <typename T>
+static __global__ void rotary_chunks(rotary_rows<T> n, int64_t chunks, float *part)
 {
     const int64_t half = n.head / 2;
     for (RD_EACH(e, chunks * 2 * half)) {
@@ -106,9 +112,10 @@ static __global__ void rotary_chunks(rotary_rows n, int64_t chunks, float *part)
             const float *c = n.table + n.row[i] * n.head, cosine = c[k], sine = c[half + k];
             for (int64_t h = key ? n.n_heads : 0; h < (key ? n.heads : n.n_heads); h++) {
                 const int64_t at = i * n.cols + h * n.head;
-                const float p = n.dy[at + k], q = n.dy[at + half + k], r = n.r[i * n.heads + h];
-                low += (p * cosine + q * sine) * (n.x[at + k] * r);
-                high += (q * cosine - p * sine) * (n.x[at + half + k] * r);
+                const float p = rd_get(n.dy + at + k), q = rd_get(n.dy + at + half + k),
+                            r = n.r[i * n.heads + h];
+                low += (p * cosine + q * sine) * (rd_get(n.x + at + k) * r);
+                high += (q * cosine - p * sine) * (rd_get(n.x + at + half + k) * r);
             }
         }
         part[(chunk * 2 + key) * n.head + k] = low;
@@ -127,10 +134,10 @@ static __global__ void rotary_sums(int64_t chunks, int64_t head, const float *pa
     }
 }
 
-static rotary_rows rotary_rows_of(const rd_call *c)
+template <typename T> static rotary_rows<T> rotary_rows_of(const rd_call *c)
 {
     const rd_rotary *a = static_cast<const rd_rotary *>(c->attr);
-    rotary_rows n = {};
+    rotary_rows<T> n = {};
     n.N = c->in[0]->rows;
     n.cols = c->in[0]->cols;
     n.head = a->head;
@@ -138,25 +145,26 @@ static rotary_rows rotary_rows_of(const rd_call *c)
     n.heads = a->n_heads + a->n_kv_heads;
     n.chunk = rd_rotary_chunk(n.N);
     n.eps = a->eps;
-    n.x = c->in[0]->v;
+    n.x = static_cast<const T *>(c->in[0]->values);
     n.q_gain = c->in[1] ? c->in[1]->v : NULL;
     n.k_gain = c->in[2] ? c->in[2]->v : NULL;
     return n;
 }
 
-static rd_code rest(rd_gpu *gpu, const rotary_rows &n, const float *from, rd_status *st)
+template <typename T>
+static rd_code rest(rd_gpu *gpu, const rotary_rows<T> &n, const T *from, rd_status *st)
 {
     const int64_t columns = n.cols - n.heads * n.head;
     if (columns == 0) return RD_OK;
-    return RD_LAUNCH(gpu, st, rotary_rest, rd_rows_grid(n.N, columns), rd_rows_block(columns), 0, n,
-                     from);
+    return RD_LAUNCH(gpu, st, rotary_rest<T>, rd_rows_grid(n.N, columns), rd_rows_block(columns), 0,
+                     n, from);
 }
 
-extern "C" rd_code rd_cuda_rotary_forward(rd_call *c, rd_status *st)
+template <typename T> static rd_code rotary_forward(rd_call *c, rd_status *st)
 {
     const rd_rotary *a = static_cast<const rd_rotary *>(c->attr);
     rd_gpu *gpu = rd_gpu_of(c->be);
-    rotary_rows n = rotary_rows_of(c);
+    rotary_rows<T> n = rotary_rows_of<T>(c);
     const int64_t half = n.head / 2;
     rd_rotary_saved *s;
     rd_position_set set;
@@ -184,20 +192,22 @@ extern "C" rd_code rd_cuda_rotary_forward(rd_call *c, rd_status *st)
     s->table = n.table = table;
     n.row = s->row;
     n.r = s->r;
-    n.y = c->out[0]->v;
-    RD_TRY_OR_RETURN(RD_LAUNCH(gpu, st, rotary_fwd, rd_grid(n.N * n.heads, WARPS), 32 * WARPS, 0,
+    n.y = static_cast<T *>(c->out[0]->values);
+    RD_TRY_OR_RETURN(RD_LAUNCH(gpu, st, rotary_fwd<T>, rd_grid(n.N * n.heads, WARPS), 32 * WARPS, 0,
                                n));
     return rest(gpu, n, n.x, st);
 }
 
-extern "C" rd_code rd_cuda_rotary_backward(rd_call *c, rd_status *st)
+template <typename T> static rd_code rotary_backward(rd_call *c, rd_status *st)
 {
     const rd_rotary_saved *s = static_cast<const rd_rotary_saved *>(c->saved);
     rd_gpu *gpu = rd_gpu_of(c->be);
-    rotary_rows n = rotary_rows_of(c);
+    rotary_rows<T> n = rotary_rows_of<T>(c);
     const int64_t chunks = (n.N + n.chunk - 1) / n.chunk;
     float *part;
-    RD_TRY_OR_RETURN(rd_rotary_gradient(c, &n.y, &n.add, st));
+    void *dx;
+    RD_TRY_OR_RETURN(rd_rotary_gradient(c, &dx, &n.add, st));
+    n.y = static_cast<T *>(dx);
     for (int i = 1; i < 3; i++)
         if (c->in[i]) RD_TRY_OR_RETURN(rd_call_zero_grad(c, i, st));
     if (n.N == 0) return RD_OK;
@@ -205,16 +215,28 @@ extern "C" rd_code rd_cuda_rotary_backward(rd_call *c, rd_status *st)
     n.table = s->table;
     n.row = s->row;
     n.r = s->r;
-    n.dy = c->out[0]->g;
+    n.dy = static_cast<const T *>(c->out[0]->grads);
     if (n.q_gain) {
         RD_TRY_OR_RETURN(rd_arena_get(c->device_scratch,
                                       (size_t)(chunks * 2 * n.head) * sizeof *part, &part, st));
-        RD_TRY_OR_RETURN(RD_LAUNCH(gpu, st, rotary_chunks, rd_grid(chunks * n.head), RD_BLOCK, 0, n,
-                                   chunks, part));
+        RD_TRY_OR_RETURN(RD_LAUNCH(gpu, st, rotary_chunks<T>, rd_grid(chunks * n.head), RD_BLOCK, 0,
+                                   n, chunks, part));
         RD_TRY_OR_RETURN(RD_LAUNCH(gpu, st, rotary_sums, rd_grid(2 * n.head), RD_BLOCK, 0, chunks,
                                    n.head, part, c->in[1]->g, c->in[2]->g));
     }
-    RD_TRY_OR_RETURN(RD_LAUNCH(gpu, st, rotary_bwd, rd_grid(n.N * n.heads, WARPS), 32 * WARPS, 0,
+    RD_TRY_OR_RETURN(RD_LAUNCH(gpu, st, rotary_bwd<T>, rd_grid(n.N * n.heads, WARPS), 32 * WARPS, 0,
                                n));
     return n.y == n.dy ? RD_OK : rest(gpu, n, n.dy, st);
+}
+
+extern "C" rd_code rd_cuda_rotary_forward(rd_call *c, rd_status *st)
+{
+    RD_BY_ELEMENT(c->in[0]->type, (rotary_forward<T>(c, st)));
+    return RD_OK;
+}
+
+extern "C" rd_code rd_cuda_rotary_backward(rd_call *c, rd_status *st)
+{
+    RD_BY_ELEMENT(c->in[0]->type, (rotary_backward<T>(c, st)));
+    return RD_OK;
 }

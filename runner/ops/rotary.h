@@ -23,7 +23,7 @@ static inline int64_t rd_rotary_chunk(int64_t n)
 }
 
 /* Finds where backward writes dx; *add: as in rd_call_grad. *dx may be dy, or NULL. */
-rd_code rd_rotary_gradient(rd_call *c, float **dx, bool *add, rd_status *st);
+rd_code rd_rotary_gradient(rd_call *c, void **dx, bool *add, rd_status *st);
 
 RD_C_END
 #endif

@@ -32,6 +32,8 @@ static rd_code ssru_infer(rd_call *c, rd_status *st)
                        "ssru: states of %" PRId64 "x%" PRId64 " do not fit %" PRId64
                        " sequences of %" PRId64 " columns",
                        before->rows, before->cols, a->n, u->cols);
+    if (z->type != u->type || (before && before->type != u->type))
+        return rd_fail(st, RD_EBUG, "ssru: the inputs have different element types");
     for (int64_t s = 0; s < a->n; s++) {
         if (a->first[s] != next || a->len[s] < 0)
             return rd_fail(st, RD_EBUG,
@@ -44,6 +46,7 @@ static rd_code ssru_infer(rd_call *c, rd_status *st)
                        next, u->rows);
     c->out[0]->rows = u->rows;
     c->out[0]->cols = u->cols;
+    c->out[0]->type = u->type;
     return RD_OK;
 }
 
@@ -89,7 +92,7 @@ static void ssru_forward_part(void *ctx, int64_t lo, int64_t hi)
 static inline void ssru_give(const rd_ssru_gradient *to, int64_t at, int64_t n, const float *x)
 {
     if (!to->g) return;
-    float *g = to->g + at;
+    float *g = (float *)to->g + at;
     if (to->add)
         for (int64_t k = 0; k < n; k++) g[k] += x[k];
     else
@@ -156,6 +159,7 @@ RD_OP(ssru) = {.name = "ssru",
                .about = "recurrence of simpler simple recurrent units",
                .infer = ssru_infer,
                .kernel = {[RD_CPU] = {ssru_forward, ssru_backward}, [RD_GPU] = RD_GPU_KERNEL(ssru)},
+               .narrow = RD_NARROW(0) | RD_NARROW(1) | RD_NARROW(2),
                .own_grads = true};
 
 rd_var *rd_op_ssru(rd_tape *t, const rd_ssru *a, rd_var *u, rd_var *z, rd_var *before)

@@ -10,7 +10,7 @@ enum { RD_SSRU_INPUTS = 3 /* u, z, before */ };
 
 /* The gradient of an input. */
 typedef struct rd_ssru_gradient {
-    float *g; /* NULL: not needed */
+    void *g;  /* NULL: not needed */
     bool add; /* it holds contributions already */
 } rd_ssru_gradient;
 

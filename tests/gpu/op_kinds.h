@@ -17,6 +17,7 @@ static void embed_apply(trial *t)
     give(t, rd_op_embed(t->h.tape, input(t, 0), ids_below(t, n, t->c->size[0]), n));
 }
 
+/* size: rows, inputs, outputs, bias, 16-bit result where inputs have 16 bits. */
 static void linear_declare(trial *t)
 {
     matrix(t, t->c->size[0], t->c->size[1]);
@@ -25,9 +26,14 @@ static void linear_declare(trial *t)
 }
 static void linear_apply(trial *t)
 {
+    const bool narrow = is_narrow(t) && t->c->size[4];
+    rd_var *W = direct(t, 1), *b = t->c->size[3] ? direct(t, 2) : NULL;
     if (is_narrow(t) && !t->result[0]) t->result[0] = narrowed(t, rows_of(t, 0));
-    give(t, rd_op_linear(t->h.tape, t->result[0] ? t->result[0] : rows_of(t, 0), direct(t, 1),
-                         t->c->size[3] ? direct(t, 2) : NULL));
+    rd_var *x = t->result[0] ? t->result[0] : rows_of(t, 0);
+    if (narrow && !t->gpu)
+        give(t, stored_with(t, rd_op_linear(t->h.tape, x, W, NULL), b, false));
+    else
+        give(t, rd_op_linear_as(t->h.tape, narrow ? narrow_type : RD_FLOAT32, x, W, b));
 }
 
 /* size: n, then rows and columns of each input. */
@@ -167,19 +173,24 @@ static void layer_norm_declare(trial *t)
     matrix(t, 0, s[1]);
     if (s[3]) matrix(t, 0, s[1]);
 }
-/* Input 0, or no rows of it. */
+/* Input i, or no rows of it. wide: it stays float32. */
+static rd_var *some_rows_of(trial *t, int i, bool wide)
+{
+    if (t->c->size[0]) return wide ? wide_input(t, i) : input(t, i);
+    rd_var *x = wide_input(t, i);
+    x = rd_op_pick(t->h.tape, 1, &x, (const int64_t *[]){rows_in_order(t, 0)}, 0);
+    return wide || !is_narrow(t) ? x : narrowed(t, x);
+}
 static rd_var *some_rows(trial *t)
 {
-    rd_var *x = input(t, 0);
-    return t->c->size[0]
-               ? x
-               : rd_op_pick(t->h.tape, 1, &x, (const int64_t *[]){rows_in_order(t, 0)}, 0);
+    return some_rows_of(t, 0, false);
 }
 static void layer_norm_apply(trial *t)
 {
-    const rd_layer_norm a = {1e-5f, t->c->size[2] != 0};
-    give(t, rd_op_layer_norm(t->h.tape, &a, some_rows(t), input(t, 1),
-                             t->c->size[3] ? input(t, 2) : NULL));
+    const rd_layer_norm a = {1e-5f, t->c->size[2] != 0,
+                             is_narrow(t) && t->gpu ? narrow_type : RD_FLOAT32};
+    give(t, rd_op_layer_norm(t->h.tape, &a, some_rows_of(t, 0, true), wide_input(t, 1),
+                             t->c->size[3] ? wide_input(t, 2) : NULL));
 }
 
 /* size: rows, columns, function. */
@@ -200,10 +211,7 @@ static void multiply_declare(trial *t)
 }
 static void multiply_apply(trial *t)
 {
-    rd_var *x[2] = {input(t, 0), input(t, t->c->size[2] ? 0 : 1)};
-    for (int i = 0; i < 2 && !t->c->size[0]; i++)
-        x[i] = rd_op_pick(t->h.tape, 1, &x[i], (const int64_t *[]){rows_in_order(t, 0)}, 0);
-    give(t, rd_op_multiply(t->h.tape, x[0], x[1]));
+    give(t, rd_op_multiply(t->h.tape, some_rows(t), some_rows_of(t, t->c->size[2] ? 0 : 1, false)));
 }
 
 /* size: rows, heads of queries, of keys, width of a head, columns behind them, gains, no
@@ -222,11 +230,12 @@ static void rotary_apply(trial *t)
     for (int64_t i = 0; i < s[0]; i++) position[i] = i % 37 + (i % 3 ? 0 : 10000);
     for (int64_t k = 0; k < s[3] / 2; k++) rate[k] = 1.0 / (double)(1 + 3 * k);
     const rd_rotary a = {s[1], s[2], s[3], position, s[6] ? NULL : rate, 1e-5f};
-    give(t, rd_op_rotary(t->h.tape, &a, some_rows(t), s[5] ? input(t, 1) : NULL,
-                         s[5] ? input(t, 2) : NULL));
+    give(t, rd_op_rotary(t->h.tape, &a, some_rows(t), s[5] ? wide_input(t, 1) : NULL,
+                         s[5] ? wide_input(t, 2) : NULL));
 }
 
-/* size: rows, columns, x is there. number: the probability to keep. */
+/* size: rows, columns, x is there; where z has 16 bits: the result is float32, x is float32. number:
+ * the probability to keep. */
 static void residual_declare(trial *t)
 {
     for (int i = 0; i < (t->c->size[2] ? 2 : 1); i++)
@@ -241,9 +250,10 @@ static void residual_apply(trial *t)
         sample[i] = 77 + 1000 * (i / 5);
         position[i] = i % 5 + (i % 3 ? 0 : 300);
     }
-    const rd_residual a = {{3, 1, 9, (float)t->c->number[0]}, sample, position};
-    rd_var *z = some_rows(t);
-    give(t, rd_op_residual(t->h.tape, &a, t->c->size[2] ? n ? input(t, 1) : z : NULL, z));
+    const bool wide_x = t->c->size[4] != 0, wide = wide_x || t->c->size[3] != 0;
+    const rd_residual a = {{3, 1, 9, (float)t->c->number[0]}, sample, position, wide && !wide_x};
+    rd_var *z = some_rows(t), *x = wide_x ? wide_input(t, 1) : n && t->c->size[2] ? input(t, 1) : z;
+    give_stored(t, rd_op_residual(t->h.tape, &a, t->c->size[2] ? x : NULL, z), wide);
 }
 
 /* size: rows, columns, layout. number: the scale. */
@@ -662,13 +672,18 @@ static void cast_apply(trial *t)
 #define PICK .op = "pick", .declare = pick_declare, .apply = pick_apply
 #define XENT .op = "softmax_xent", .declare = xent_declare, .apply = xent_apply, .is_loss = true
 #define ATTEND .op = "attend", .declare = attend_declare, .apply = attend_apply, .narrow = true
-#define SSRU .op = "ssru", .declare = ssru_declare, .apply = ssru_apply
-#define LAYER_NORM .op = "layer_norm", .declare = layer_norm_declare, .apply = layer_norm_apply
-#define MULTIPLY .op = "multiply", .declare = multiply_declare, .apply = multiply_apply
-#define ACTIVATE .op = "activate", .declare = activate_declare, .apply = activate_apply
-#define RESIDUAL_SUM .op = "residual", .declare = residual_declare, .apply = residual_apply
-#define ROTARY .op = "rotary", .declare = rotary_declare, .apply = rotary_apply
-#define POSITIONS .op = "positions", .declare = positions_declare, .apply = positions_apply
+#define SSRU .op = "ssru", .declare = ssru_declare, .apply = ssru_apply, .narrow = true
+#define LAYER_NORM \
+    .op = "layer_norm", .declare = layer_norm_declare, .apply = layer_norm_apply, .narrow = true
+#define MULTIPLY \
+    .op = "multiply", .declare = multiply_declare, .apply = multiply_apply, .narrow = true
+#define ACTIVATE \
+    .op = "activate", .declare = activate_declare, .apply = activate_apply, .narrow = true
+#define RESIDUAL_SUM \
+    .op = "residual", .declare = residual_declare, .apply = residual_apply, .narrow = true
+#define ROTARY .op = "rotary", .declare = rotary_declare, .apply = rotary_apply, .narrow = true
+#define POSITIONS \
+    .op = "positions", .declare = positions_declare, .apply = positions_apply, .narrow = true
 #define CLASS .op = "class_loss", .declare = class_declare, .apply = class_apply
 #define RNN .op = "rnn_layer", .declare = rnn_declare, .apply = rnn_apply
 #define STACK .op = "rnn_stack", .declare = stack_declare, .apply = stack_apply

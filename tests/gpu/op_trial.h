@@ -167,14 +167,25 @@ static rd_var *input(trial *t, int i)
     return t->result[i];
 }
 
-static void give(trial *t, rd_var *y)
+/* Returns an input that stays float32 in all ways. */
+static rd_var *wide_input(trial *t, int i)
 {
-    if (!t->c->wide) y = stored(t, y);
+    return is_narrow(t) ? direct(t, i) : input(t, i);
+}
+
+/* wide: a GPU stores y as float32. */
+static void give_stored(trial *t, rd_var *y, bool wide)
+{
+    if (!wide) y = stored(t, y);
     y = rd_op_cast(t->h.tape, y, RD_FLOAT32);
     /* in the order of elements that both devices share */
     if (y && y->n_dim == 4) y = rd_op_flatten(t->h.tape, y);
     assert_true(t->n_out < MOST_OUT);
     t->out[t->n_out++] = y;
+}
+static void give(trial *t, rd_var *y)
+{
+    give_stored(t, y, t->c->wide);
 }
 
 static double *sum_out(trial *t)

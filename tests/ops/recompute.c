@@ -214,7 +214,8 @@ static rd_var *blocks_apply(blocks *c, const block_row *row, bool forget)
 {
     rd_tape *t = c->h.tape;
     const rd_layer_norm n = {.eps = 1e-5f};
-    rd_residual inside = {{.seed = 5, .keep = row->keep}, c->sample, c->position};
+    rd_residual inside = {
+        .drop = {.seed = 5, .keep = row->keep}, .sample = c->sample, .position = c->position};
     const rd_residual plain = {.drop = {.keep = 1.0f}};
     rd_var *x = rd_tape_const(t, c->x, ROWS, WIDTH);
     for (int l = 0; l < BLOCKS; l++) {

@@ -49,7 +49,7 @@ static double norm_reference(void *ctx)
 static rd_var *norm_of(rows_run *t, rd_var *x)
 {
     const norm_case *c = t->test_case;
-    const rd_layer_norm a = {c->eps, c->rms};
+    const rd_layer_norm a = {.eps = c->eps, .rms = c->rms};
     return rd_op_layer_norm(t->h.tape, &a, x, h_var(&t->h, t->in[1]), h_var(&t->h, t->in[2]));
 }
 static rd_var *norm_apply(rows_run *t)
@@ -122,7 +122,7 @@ static void test_norm_refused(void **state)
     for (int k = 0; k < 3; k++) {
         rows_run t;
         rd_status st = {0};
-        rd_layer_norm a = {1e-5f, false};
+        rd_layer_norm a = {.eps = 1e-5f};
         norm_init(&t, &norm_cases[3], 1);
         if (k == 0) a.eps = 0.0f;
         assert_null(rd_op_layer_norm(t.h.tape, &a, h_var(&t.h, t.in[0]),

@@ -142,7 +142,8 @@ static size_t relay_run(relay *c, bool apart, float **grads)
 {
     static const int64_t first = 0, len = ROWS;
     const rd_ssru a = {1, &first, &len};
-    const rd_residual r = {{.seed = 5, .keep = 0.7f}, c->sample, c->position};
+    const rd_residual r = {
+        .drop = {.seed = 5, .keep = 0.7f}, .sample = c->sample, .position = c->position};
     rd_status st = {0};
     rd_tape *t = c->h.tape;
     rd_var *x = rd_tape_const(t, c->x, ROWS, IN);

@@ -64,11 +64,11 @@ rd_code rd_positions_back(rd_call *c, rd_position_scale *pass, rd_status *st)
 {
     const rd_var *y = c->out[0];
     const float scale = ((const rd_positions *)c->attr)->scale;
-    float *dx = y->g;
+    void *dx = y->grads;
     bool add = false;
     if (!rd_call_pass_grad(c, 0)) RD_TRY(rd_call_grad(c, 0, &dx, &add, st));
-    if (dx && (dx != y->g || scale != 1.0f))
-        RD_TRY(pass(c, y->rows * y->cols, scale, y->g, dx, add, st));
+    if (dx && (dx != y->grads || scale != 1.0f))
+        RD_TRY(pass(c, y->rows * y->cols, scale, y->grads, dx, add, st));
 done:
     return st->code;
 }

@@ -54,12 +54,12 @@ static rd_code cpu_rows_copy(rd_backend *be, int64_t rows, int64_t width, const 
     return RD_OK;
 }
 
-static rd_code cpu_add_bias(rd_backend *be, int64_t N, int64_t width, const float *b, float *y,
-                            rd_status *st)
+static rd_code cpu_add_bias(rd_backend *be, int64_t N, int64_t width, const float *b, void *y,
+                            rd_element type, rd_status *st)
 {
-    (void)be, (void)st;
+    (void)be, (void)type, (void)st;
     for (int64_t i = 0; i < N; i++) {
-        float *restrict row = y + i * width;
+        float *restrict row = (float *)y + i * width;
         for (int64_t j = 0; j < width; j++) row[j] += b[j];
     }
     return RD_OK;
@@ -82,9 +82,9 @@ static void columns_part(void *ctx, int64_t lo, int64_t hi)
 }
 
 static rd_code cpu_add_columns(rd_backend *be, rd_arena *scratch, int64_t N, int64_t width,
-                               const float *dz, int64_t ld, float *g, rd_status *st)
+                               const void *dz, rd_element type, int64_t ld, float *g, rd_status *st)
 {
-    (void)scratch, (void)st;
+    (void)scratch, (void)type, (void)st;
     columns c = {N, ld, dz, g};
     rd_parallel(be, width, 256, columns_part, &c);
     return RD_OK;
@@ -125,11 +125,23 @@ rd_code rd_rows_copy(rd_backend *be, int64_t rows, int64_t width, const float *f
 rd_code rd_add_bias(rd_backend *be, int64_t N, int64_t width, const float *b, float *y,
                     rd_status *st)
 {
-    return vec_kernels_of(be)->add_bias(be, N, width, b, y, st);
+    return rd_add_bias_to(be, N, width, b, y, RD_FLOAT32, st);
+}
+
+rd_code rd_add_bias_to(rd_backend *be, int64_t N, int64_t width, const float *b, void *y,
+                       rd_element type, rd_status *st)
+{
+    return vec_kernels_of(be)->add_bias(be, N, width, b, y, type, st);
 }
 
 rd_code rd_add_columns(rd_backend *be, rd_arena *scratch, int64_t N, int64_t width, const float *dz,
                        int64_t ld, float *g, rd_status *st)
 {
-    return g ? vec_kernels_of(be)->add_columns(be, scratch, N, width, dz, ld, g, st) : RD_OK;
+    return rd_add_columns_of(be, scratch, N, width, dz, RD_FLOAT32, ld, g, st);
+}
+
+rd_code rd_add_columns_of(rd_backend *be, rd_arena *scratch, int64_t N, int64_t width,
+                          const void *dz, rd_element type, int64_t ld, float *g, rd_status *st)
+{
+    return g ? vec_kernels_of(be)->add_columns(be, scratch, N, width, dz, type, ld, g, st) : RD_OK;
 }

@@ -2,6 +2,7 @@
  * They move four floats at a time if addresses and widths allow. */
 #include "operand.h"
 #include "rd/vec.h"
+#include "../../engine/gpu/element_device.h"
 #include "../../engine/gpu/rows_grid.h"
 
 static __device__ inline float plus(float a, float b)
@@ -74,32 +75,48 @@ static rd_code launch_rows_copy(rd_backend *be, int64_t rows, int64_t width, con
                      rows, width, from, ld_from, to, ld_to, add);
 }
 
-template <typename V>
-static __global__ void add_bias(int64_t N, int64_t width, const V *__restrict__ b,
-                                V *__restrict__ y)
+/* V: number of columns that a thread computes at once. */
+template <int V, typename T>
+static __global__ void add_bias(int64_t N, int64_t width, const float *__restrict__ b,
+                                T *__restrict__ y)
 {
-    for (RD_EACH_COLUMN(j, width)) {
-        const V x = b[j];
-        for (RD_EACH_ROW(i, N)) y[i * width + j] = plus(y[i * width + j], x);
+    for (RD_EACH_COLUMN(j, width / V)) {
+        const rd_lanes<V> x = rd_lanes_get<V>(b + j * V);
+        for (RD_EACH_ROW(i, N)) {
+            T *to = y + i * width + j * V;
+            rd_lanes<V> v = rd_lanes_get<V>(to);
+            for (int l = 0; l < V; l++) v.at[l] += x.at[l];
+            rd_lanes_put<V>(to, v);
+        }
     }
 }
 
-static rd_code launch_add_bias(rd_backend *be, int64_t N, int64_t width, const float *b, float *y,
-                               rd_status *st)
+template <typename T>
+static rd_code add_bias_of(rd_gpu *g, int64_t N, int64_t width, const float *b, void *y,
+                           rd_status *st)
 {
-    rd_gpu *g = rd_gpu_of(be);
-    if (vec_by_four(width, b, y))
-        return RD_LAUNCH(g, st, add_bias<float4>, rd_rows_grid(N, width / 4),
-                         rd_rows_block(width / 4), 0, N, width / 4, (const float4 *)b, (float4 *)y);
-    return RD_LAUNCH(g, st, add_bias<float>, rd_rows_grid(N, width), rd_rows_block(width), 0, N,
-                     width, b, y);
+    enum { V = 16 / sizeof(T) };
+    T *to = static_cast<T *>(y);
+    if (width % V == 0 && rd_by_four(b) && rd_by_four(y))
+        return RD_LAUNCH(g, st, (add_bias<V, T>), rd_rows_grid(N, width / V),
+                         rd_rows_block(width / V), 0, N, width, b, to);
+    return RD_LAUNCH(g, st, (add_bias<1, T>), rd_rows_grid(N, width), rd_rows_block(width), 0, N,
+                     width, b, to);
+}
+
+static rd_code launch_add_bias(rd_backend *be, int64_t N, int64_t width, const float *b, void *y,
+                               rd_element type, rd_status *st)
+{
+    RD_BY_ELEMENT(type, (add_bias_of<T>(rd_gpu_of(be), N, width, b, y, st)));
+    return RD_OK;
 }
 
 static rd_code launch_add_columns(rd_backend *be, rd_arena *scratch, int64_t N, int64_t width,
-                                  const float *dz, int64_t ld, float *sum, rd_status *st)
+                                  const void *dz, rd_element type, int64_t ld, float *sum,
+                                  rd_status *st)
 {
     return rd_operand_add_columns(rd_gpu_of(be), scratch, N, width,
-                                  rd_operand_at(dz, RD_FLOAT32, 0, ld), sum, st);
+                                  rd_operand_at(dz, type, 0, ld), sum, st);
 }
 
 const rd_vec_kernels rd_cuda_vec = {launch_vec_add,   launch_vec_sum,  launch_vec_softcap,
