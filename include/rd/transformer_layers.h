@@ -105,6 +105,9 @@ typedef struct rd_tf_config {
     double init_std, init_residual_std; /* of RD_TF_NORMAL */
     uint64_t seed;                      /* of dropout */
     rd_tf_lora_config lora;
+    /* Type of what the products of a layer read and write. rd_tf_stack_apply sets it: that of the
+     * backend. Else RD_FLOAT32. */
+    rd_element activations;
 } rd_tf_config;
 
 /* ---- embeddings ---- */
@@ -199,7 +202,11 @@ typedef struct rd_tf_stack {
 rd_code rd_tf_stack_add(rd_params *ps, const char *prefix, const rd_tf_config *c, int n_layers,
                         bool causal, bool memory, uint32_t *site, rd_tf_stack *out, rd_status *st);
 /* Records the stack and returns its output (N, d). x (N, d). memory (M, d), of the rows `of`; NULL
- * for a stack without. */
+ * for a stack without.
+ *
+ * With rd_backend_activations of 16 bits, values between the ops of a layer have 16 bits. Sums of
+ * blocks, which norms read, and x are float32, as under PyTorch's autocast. With post_norm the
+ * outputs of norms have 16 bits. The output is float32 for a causal stack, else of that type. */
 rd_var *rd_tf_stack_apply(rd_tape *t, const rd_tf_stack *s, const rd_tf_rows *rows, uint64_t epoch,
                           rd_var *x, rd_var *memory, const rd_tf_rows *of);
 /* Returns the number of elements of the matrices that every row of the stack is multiplied with,

@@ -3,6 +3,7 @@
  * Every matrix is used in one product over all rows of the batch. Only attention knows sentences:
  * it gets the first row and the length of each. */
 #include "rd/transformer_layers.h"
+#include "rd/image.h"
 #include "transformer_blocks.h"
 #include <math.h>
 #include <stdio.h>
@@ -262,7 +263,7 @@ done:
 static rd_var *tf_residual(rd_tape *t, const rd_tf_rows *rows, rd_dropout drop, rd_var *x,
                            rd_var *z)
 {
-    const rd_residual r = {drop, rows->row_sample, rows->position};
+    const rd_residual r = {.drop = drop, .sample = rows->row_sample, .position = rows->position};
     return rd_op_residual(t, &r, x, z);
 }
 
@@ -308,13 +309,14 @@ static rd_dropout tf_drop(const rd_tf_config *c, uint32_t site, double keep, uin
 
 rd_var *rd_tf_norm_apply(rd_tape *t, const rd_tf_config *c, const rd_tf_norm *n, rd_var *x)
 {
-    const rd_layer_norm a = {.eps = (float)c->eps, .rms = c->rms};
+    const rd_layer_norm a = {.eps = (float)c->eps, .rms = c->rms, .type = c->activations};
     return rd_op_layer_norm(t, &a, x, rd_tape_param(t, n->gain), rd_tape_param(t, n->bias));
 }
 
+/* The result has the type of x. */
 static rd_var *tf_linear(rd_tape *t, rd_var *x, rd_param *w, rd_param *b)
 {
-    return x ? rd_op_linear(t, x, rd_tape_param(t, w), rd_tape_param(t, b)) : NULL;
+    return x ? rd_op_linear_as(t, x->type, x, rd_tape_param(t, w), rd_tape_param(t, b)) : NULL;
 }
 
 /* Frees values that backward computes again, if the model saves memory so. */
@@ -375,13 +377,13 @@ static rd_var *tf_lora_parts(rd_tape *t, const tf_call *f, const rd_tf_attention
     for (int i = 0; i < 3; i++) {
         float *zeros;
         index[i] = b->lora_part[i].a ? own : none;
-        part[i] = tf_lora(t, f, &b->lora_part[i], x);
+        part[i] = rd_op_cast(t, tf_lora(t, f, &b->lora_part[i], x), RD_FLOAT32);
         if (b->lora_part[i].a) continue;
         RD_TRY(rd_arena_zero(a, (size_t)((1 + RD_SLACK_ROWS) * widths[i]) * sizeof *zeros, &zeros,
                              st));
         part[i] = rd_tape_const(t, zeros, 1, widths[i]);
     }
-    return rd_op_pick(t, 3, part, index, N);
+    return rd_op_cast(t, rd_op_pick(t, 3, part, index, N), x->type);
 done:
     return NULL;
 }
@@ -442,7 +444,11 @@ rd_var *rd_tf_memory_keys(rd_tape *t, const rd_tf_attention *b, rd_var *memory)
 static rd_var *tf_sum(rd_tape *t, const rd_tf_config *c, const rd_tf_norm *norm, uint32_t site,
                       const rd_tf_rows *rows, uint64_t epoch, rd_var *x, rd_var *z)
 {
-    rd_var *y = tf_residual(t, rows, tf_drop(c, site, c->keep_residual, epoch), x, z);
+    const rd_residual r = {.drop = tf_drop(c, site, c->keep_residual, epoch),
+                           .sample = rows->row_sample,
+                           .position = rows->position,
+                           .wide = true};
+    rd_var *y = rd_op_residual(t, &r, x, z);
     if (c->post_norm) tf_forget(t, c, x);
     return c->post_norm ? rd_tf_norm_apply(t, c, norm, y) : y;
 }
@@ -489,63 +495,67 @@ rd_var *rd_tf_ff_apply(rd_tape *t, const rd_tf_config *c, const rd_tf_ff *b, con
     return tf_sum(t, c, &b->norm, b->site_out, rows, epoch, x, z);
 }
 
+/* A layer of a stack with its rows. */
+typedef struct tf_layer_call {
+    const rd_tf_stack *s;
+    rd_tf_config c; /* that of the stack, with the type of activations */
+    int l;
+    rd_tf_rows rows, of; /* of: those of the memory */
+    uint64_t epoch;
+} tf_layer_call;
+
 /* Records an attention block. memory NULL: self-attention. */
-static rd_var *tf_attention(rd_tape *t, const rd_tf_stack *s, const rd_tf_attention *b,
-                            const rd_tf_rows *rows, uint64_t epoch, rd_var *x, rd_var *memory,
-                            const rd_tf_rows *of)
+static rd_var *tf_attention(rd_tape *t, const tf_layer_call *l, const rd_tf_attention *b, rd_var *x,
+                            rd_var *memory)
 {
-    rd_attend a = rd_tf_heads(&s->c, memory ? 0 : s->c.n_heads * s->c.head);
-    a.causal = s->causal && !memory;
+    const rd_tf_config *c = &l->c;
+    const rd_tf_rows *rows = &l->rows, *of = memory ? &l->of : rows;
+    rd_attend a = rd_tf_heads(c, memory ? 0 : c->n_heads * c->head);
+    a.causal = l->s->causal && !memory;
     a.n = rows->n;
     a.q_first = rows->first;
     a.q_len = rows->len;
     a.k_first = of->first;
     a.k_len = of->len;
     a.sample = rows->sample;
-    a.drop = tf_drop(&s->c, b->site_weights, s->c.keep_attention, epoch);
-    rd_var *q = memory ? rd_tf_queries(t, &s->c, b, x)
-                       : rd_tf_self_queries(t, &s->c, b, rows, epoch, x);
+    a.drop = tf_drop(c, b->site_weights, c->keep_attention, l->epoch);
+    rd_var *q = memory ? rd_tf_queries(t, c, b, x) : rd_tf_self_queries(t, c, b, rows, l->epoch, x);
     rd_var *y = rd_op_attend(t, &a, q, memory ? rd_tf_memory_keys(t, b, memory) : q);
-    return rd_tf_attended(t, &s->c, b, rows, epoch, x, y);
+    return rd_tf_attended(t, c, b, rows, l->epoch, x, y);
 }
-
-/* A layer of a stack with its rows. */
-typedef struct tf_layer_call {
-    const rd_tf_stack *s;
-    int l;
-    rd_tf_rows rows, of; /* of: those of the memory */
-    uint64_t epoch;
-} tf_layer_call;
 
 /* in: x, and the memory of a stack that has one. */
 static rd_var *tf_layer(rd_tape *t, const void *ctx, rd_var *const *in)
 {
     const tf_layer_call *a = ctx;
-    const rd_tf_stack *s = a->s;
-    const rd_tf_layer *layer = &s->layer[a->l];
+    const rd_tf_layer *layer = &a->s->layer[a->l];
     rd_var *x = in[0];
     if (layer->ssru.kernel)
-        x = rd_tf_ssru_out(t, &s->c, &layer->ssru, &a->rows, a->epoch, x,
-                           rd_tf_ssru_states(t, &s->c, &layer->ssru, &a->rows, x, NULL));
+        x = rd_tf_ssru_out(t, &a->c, &layer->ssru, &a->rows, a->epoch, x,
+                           rd_tf_ssru_states(t, &a->c, &layer->ssru, &a->rows, x, NULL));
     else
-        x = tf_attention(t, s, &layer->self, &a->rows, a->epoch, x, NULL, &a->rows);
-    if (layer->memory.out)
-        x = tf_attention(t, s, &layer->memory, &a->rows, a->epoch, x, in[1], &a->of);
-    return rd_tf_ff_apply(t, &s->c, &layer->ff, &a->rows, a->epoch, x);
+        x = tf_attention(t, a, &layer->self, x, NULL);
+    if (layer->memory.out) x = tf_attention(t, a, &layer->memory, x, in[1]);
+    return rd_tf_ff_apply(t, &a->c, &layer->ff, &a->rows, a->epoch, x);
 }
 
 rd_var *rd_tf_stack_apply(rd_tape *t, const rd_tf_stack *s, const rd_tf_rows *rows, uint64_t epoch,
                           rd_var *x, rd_var *memory, const rd_tf_rows *of)
 {
-    tf_layer_call a = {.s = s, .rows = *rows, .epoch = epoch};
+    tf_layer_call a = {.s = s, .c = s->c, .rows = *rows, .epoch = epoch};
+    const rd_element type = rd_backend_activations(rd_tape_backend(t));
+    a.c.activations = type;
     if (of) a.of = *of;
+    if (memory) memory = rd_op_cast(t, memory, type);
+    if (s->c.post_norm) x = rd_op_cast(t, x, type);
     for (a.l = 0; a.l < s->n_layers; a.l++) {
         rd_var *const in[] = {x, memory};
         x = s->c.recompute == RD_TF_RECOMPUTE_LAYER
                 ? rd_tape_recompute(t, tf_layer, &a, sizeof a, in, memory ? 2 : 1)
                 : tf_layer(t, &a, in);
     }
-    return s->last.gain ? rd_tf_norm_apply(t, &s->c, &s->last, x) : x;
+    if (!s->last.gain) return s->causal ? rd_op_cast(t, x, RD_FLOAT32) : x;
+    return rd_tf_norm_apply(t, s->causal ? &s->c : &a.c, &s->last, x);
 }
 
 double rd_tf_stack_elements(const rd_tf_stack *s, double *of_memory)

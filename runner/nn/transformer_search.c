@@ -13,6 +13,7 @@
 #include "transformer_blocks.h"
 #include "transformer_coverage.h"
 #include "rd/cell.h"
+#include "rd/image.h"
 #include <inttypes.h>
 #include <string.h>
 
@@ -340,6 +341,7 @@ rd_code rd_tf_search(rd_tape *t, const rd_tf_decoder *d, rd_var *memory, const r
     for (int i = 0; i < rd_params_n(d->ps); i++) (void)rd_tape_param(t, rd_params_at(d->ps, i));
     s->output = rd_tape_param(t, d->output);
     s->output_bias = rd_tape_param(t, d->output_bias);
+    memory = rd_op_cast(t, memory, RD_FLOAT32);
     for (int l = 0; l < d->stack->n_layers; l++)
         s->memory_keys[l] = rd_tf_memory_keys(t, &d->stack->layer[l].memory, memory);
     RD_TRY(rd_tape_check(t, st));

@@ -13,7 +13,9 @@
  *   updates      1e-3 of the sum of squares after ten updates: Adam makes a gradient near zero a
  *                full step
  *   scores       1e-4 relative plus 1e-5: log softmax subtracts float32 numbers as large as the
- *                logits, up to about 20 */
+ *                logits, up to about 20
+ *   mixed        losses LOSS_MIXED relative, gradients GRADIENT_MIXED of their norm: operands of
+ *                products, and on a GPU values inside a layer, are off by up to 0.2 % */
 #include "golden_model.h"
 #include "rd/npz.h"
 #include "rd/optim.h"
@@ -23,6 +25,7 @@
 
 #define FOLDER "tests/golden"
 enum { MOST_CASES = 200, MOST_ROWS = 16 };
+static const double LOSS_MIXED = 3e-3, GRADIENT_MIXED = 6e-2;
 
 typedef struct fixture {
     golden_model m;
@@ -66,7 +69,7 @@ static void set_params(fixture *f, double scale)
     rd_params_touch(f->m.ps);
 }
 
-static fixture *open_case(const char *name)
+static fixture *open_case_as(const char *name, bool mixed)
 {
     rd_status st = {0};
     fixture *f = calloc(1, sizeof *f);
@@ -82,7 +85,7 @@ static fixture *open_case(const char *name)
     golden_open(&f->m, name, conf->data, conf->bytes, GOLDEN_UNKNOWN_KEYS, &spec);
     must_do(rd_params_seal(f->m.ps, 1, NAN, &st), &st);
     set_params(f, 1.0);
-    golden_start(&f->m);
+    golden_start_as(&f->m, mixed);
     static const int64_t ids[MOST_ROWS] = {0, 1, 2, 3, 4, 5, 6, 7};
     const rd_array *so = member(f->z, "src_off"), *to = member(f->z, "tgt_off");
     f->batch = (rd_batch){
@@ -93,6 +96,11 @@ static fixture *open_case(const char *name)
     f->batch.field[1] = (rd_field){
         .name = "target", .dtype = RD_I32, .data = member(f->z, "tgt")->data, .off = to->data};
     return f;
+}
+
+static fixture *open_case(const char *name)
+{
+    return open_case_as(name, false);
 }
 
 static void close_case(fixture *f)
@@ -126,6 +134,37 @@ static void test_gradients(void **state)
         if (!(gap <= 1e-4 * most))
             fail_msg("gradient of %s: off by %.3g of %.3g", p->name, gap, most);
     }
+    close_case(f);
+}
+
+/* Of a Transformer. */
+static void test_mixed(void **state)
+{
+    fixture *f = open_case_as(*state, true);
+    const rd_loss_out out = golden_loss(&f->m, &f->batch, true);
+    const double want = info_number(f, "loss_sum");
+    double norm = 0.0, gap = 0.0;
+    /* The slope of relu jumps where a rounded number has another sign than in float64. */
+    const char *activation = json_string_value(rd_config_get(f->m.config, "activation"));
+    const bool jumps = !activation || strcmp(activation, "relu") == 0 ||
+                       rd_config_has(f->m.config, "decoder_layer");
+    golden_near(out.loss_sum, want, LOSS_MIXED, "loss in mixed precision");
+    assert_true(fabs(out.loss_sum - want) > 1e-6 * want);
+    const float *grads = member(f->z, "grads")->data;
+    const json_t *list = json_object_get(f->info, "parameters");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *row = json_array_get(list, i);
+        const rd_param *p = rd_params_find(f->m.ps, json_string_value(json_array_get(row, 0)));
+        const float *w = grads + json_integer_value(json_array_get(row, 2)),
+                    *g = test_grads(f->m.ps) + p->offset;
+        for (int64_t k = 0; k < p->n; k++) {
+            const double d = (double)g[k] / out.weight - (double)w[k];
+            gap += d * d;
+            norm += (double)w[k] * (double)w[k];
+        }
+    }
+    if (!jumps && !(gap <= GRADIENT_MIXED * GRADIENT_MIXED * norm))
+        fail_msg("gradient: off by %.3g of %.3g", sqrt(gap), sqrt(norm));
     close_case(f);
 }
 
@@ -308,6 +347,11 @@ static void make_tests(test_list *l)
             snprintf(title[k], sizeof title[k], "%.100s: %s", names[i], kinds[w].what);
             add_test(l, title[k], kinds[w].fn, names[i]);
         }
+    for (int i = 0; i < n; i++) {
+        if (strncmp(names[i], "transformer/", 12) != 0) continue;
+        snprintf(title[k], sizeof title[k], "%.100s: mixed", names[i]);
+        add_test(l, title[k++], test_mixed, names[i]);
+    }
 }
 
 RD_TESTS_MADE("golden seq2seq", make_tests)

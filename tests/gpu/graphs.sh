@@ -21,6 +21,10 @@ toy 410 11
 [ $? -ne 3 ] || [ "${RD_REQUIRE_GPU:-0}" = 1 ] || skip "$(grep -m 1 error: first.txt)"
 sed 's/"data\/train/"data\/ragged/' toy.json > ragged.json
 for side in src tgt; do cp data/train.$side data/ragged.$side; done
+cp toy.json rnn.json
+toy_transformer 410 11
+mv toy.json transformer.json
+mv rnn.json toy.json
 # Sentences of six words, so that shapes recur: 410 = 25 x 16 + 10, the last batch is another shape.
 for side in src tgt; do
     awk '{ s = $0; while (split(s, w, " ") < 6) s = s " " $0; n = split(s, w, " "); for (i = 1; i <= 6; i++) printf "%s%s", w[i], i < 6 ? " " : "\n" }' \
@@ -85,6 +89,8 @@ expect "their losses" 0 "" close_curves loss 1e-5 12 gnmt "layers along the diag
 both "accumulated batches" 1 toy 24 60 --set iter_size=2
 both "micro-batches" 1 toy 24 60 --set deterministic=any --set micro_batches=4
 both "mixed" 1 toy 30 70 --set dtype=mixed
+both "a Transformer, mixed" 1 transformer 12 60 --set dtype=mixed
+both "a Transformer of other norms, mixed" 1 transformer 8 50 --set dtype=mixed --set norm=post --set recompute=layer
 both "images" 1 net 24 70 # fetched ahead into pinned memory; whole batches are read from there, the last one goes with the upload buffer
 expect "all but the first went up beside the step before" 0 "batches: 17 of 18 were uploaded" cat images/run.log
 both "images of 16 bits" 1 net 24 70 --set dtype=mixed

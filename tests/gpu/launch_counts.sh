@@ -24,6 +24,7 @@ logits() { # MEMORY: launches of a step whose logits take 7.8 MB
 }
 # A second block has two more products of gradients, one of logits, and a softmax.
 expect "logits in one block, and in two with less memory" 0 "" test "$(logits 500000000)" = "$(($(logits 4000000000) + 4))"
+for case in transformer_base gpt_124m; do expect "$case, mixed: those of floors.md" 0 "" at_most "$(page $case 8)" 2 mixed $case; done
 expect "a limit below the count is an error" 1 "" at_most 100 2 mixed gnmt_8x1024
 # Rank 0 of two counts. The third wait is that for the sums of NCCL.
 cat > "$work/two" << END

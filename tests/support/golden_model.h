@@ -57,15 +57,25 @@ static inline void golden_open(golden_model *m, const char *name, const void *te
     rd_log_free(log);
 }
 
-/* Moves the parameters to the device of the tests, and makes the tape. */
-static inline void golden_start(golden_model *m)
+/* Moves the parameters to the device of the tests, and makes the tape. mixed: with mixed
+ * products. */
+static inline void golden_start_as(golden_model *m, bool mixed)
 {
     rd_status st = {0};
-    must_do(test_use_device(m->ps, &st), &st);
+    must_do(test_use_device_as(m->ps, mixed, &st), &st);
+    if (mixed) {
+        rd_backend_free(m->be);
+        must_do(rd_backend_cpu_new(1, true, &m->be, &st), &st);
+    }
 #ifdef RD_CUDA
-    if (test_on_gpu()) must_do(rd_backend_gpu_new(test_gpu, 1, &m->device, &st), &st);
+    if (test_on_gpu()) must_do(rd_backend_gpu_new(test_gpus[mixed], 1, &m->device, &st), &st);
 #endif
     must_do(rd_tape_new(m->device ? m->device : m->be, m->ps, &m->tape, &st), &st);
+}
+
+static inline void golden_start(golden_model *m)
+{
+    golden_start_as(m, false);
 }
 
 static inline void golden_close(golden_model *m)

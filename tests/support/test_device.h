@@ -20,34 +20,39 @@ static inline rd_rnn_asked rnn_asked(void)
 }
 
 #ifdef RD_CUDA
-static rd_gpu *test_gpu;
+static rd_gpu *test_gpus[2]; /* float32, mixed; made at the first use */
 
 static inline void test_gpu_free(void)
 {
-    rd_gpu_free(test_gpu);
+    for (int i = 0; i < 2; i++) rd_gpu_free(test_gpus[i]);
 }
 
-/* Moves sealed parameters to the GPU, if the tests use one. */
-static inline rd_code test_use_device(rd_params *p, rd_status *st)
+/* Moves sealed parameters to the GPU, if the tests use one. mixed: that with mixed products. */
+static inline rd_code test_use_device_as(rd_params *p, bool mixed, rd_status *st)
 {
     if (!test_on_gpu()) return RD_OK;
-    if (!test_gpu) {
-        RD_TRY(rd_gpu_new(0, &(rd_gpu_options){.rnn = rnn_asked()}, &test_gpu, st));
-        (void)atexit(test_gpu_free);
-    }
-    RD_TRY(rd_params_use_gpu(p, test_gpu, st));
+    if (!test_gpus[0] && !test_gpus[1]) (void)atexit(test_gpu_free);
+    if (!test_gpus[mixed])
+        RD_TRY(rd_gpu_new(0, &(rd_gpu_options){.rnn = rnn_asked(), .mixed = mixed},
+                          &test_gpus[mixed], st));
+    RD_TRY(rd_params_use_gpu(p, test_gpus[mixed], st));
 done:
     return st->code;
 }
 #else
-static inline rd_code test_use_device(rd_params *p, rd_status *st)
+static inline rd_code test_use_device_as(rd_params *p, bool mixed, rd_status *st)
 {
-    (void)p;
+    (void)p, (void)mixed;
     return test_on_gpu()
                ? rd_fail(st, RD_EENV, "RD_TEST_DEVICE=cuda, and this build has no GPU backend")
                : RD_OK;
 }
 #endif
+
+static inline rd_code test_use_device(rd_params *p, rd_status *st)
+{
+    return test_use_device_as(p, false, st);
+}
 
 /* Marks values, gradients and slots as written by the host. A test calls it after it has written
  * any. */
