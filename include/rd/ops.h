@@ -133,7 +133,7 @@ typedef struct rd_attend {
 } rd_attend;
 /* Returns (Nq, n_heads head). queries: (Nq, ...). keys: (Nk, ...), with keys and values; it may be
  * the same variable as queries. Both have one element type, and so has the result. No array of
- * n_heads x q_len x k_len numbers is stored. */
+ * n_heads x q_len x k_len numbers is kept for backward. */
 rd_var *rd_op_attend(rd_tape *t, const rd_attend *a, rd_var *queries, rd_var *keys);
 
 /* The sequences of a recurrence. */

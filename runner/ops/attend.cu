@@ -1,25 +1,19 @@
-/* attend.cu -- attend on a GPU; the formulas are those of attend.c, in float32. T is the type of
- * queries, keys, values, the result and their gradients.
+/* attend.cu -- attend on a GPU: the choice between three ways, and the way by rows.
  *
+ * By rows, in float32, and T is the type of queries, keys, values, the result and their gradients.
  * A warp has one query row (forward, dQ) or one key row (dK, dV) at a time. Its lanes have 32 keys
  * (or queries) of a tile while scores are computed, and 32 columns of the head while rows are
  * summed. The tile is in shared memory. One warp owns each result, and adds in a fixed order. */
-#include "attend.h"
-#include "../engine/gpu/element_device.h"
-#include "../engine/gpu/philox_device.h"
+#include "attend_gpu.h"
+#include <stdlib.h>
 
-enum { WARPS = 4, MOST_HEAD = 128 };
+enum { WARPS = 4 };
 
 /* Returns the rows of a warp: wide heads have fewer, so that a block needs less than 48 KiB. */
 static __host__ __device__ constexpr int warp_rows(int64_t head)
 {
     return head <= 64 ? 4 : 2;
 }
-
-/* Some rows of a sequence from row0 on: the work of one block of threads for each head. */
-struct attend_tile {
-    int32_t seq, row0;
-};
 
 /* The numbers of rd_attend, without its host arrays. */
 struct attend_shape {
@@ -31,7 +25,7 @@ struct attend_shape {
 template <typename T> struct attend_gpu {
     attend_shape a;
     const rd_attend_seq *seq;
-    const attend_tile *tile;
+    const rd_attend_tile *tile;
     const int32_t *key_row; /* NULL: rows in order */
     const T *q, *kv, *o, *d_o;
     T *out, *dq, *dkv;
@@ -77,12 +71,8 @@ static __device__ inline uint32_t draw_bits(rd_key key, int64_t sample, int64_t 
                                             uint32_t limit)
 {
     const int lane = threadIdx.x % 32;
-    uint32_t byte = 0, bits = 0;
-    if (lane < 4) {
-        uint32_t word[4];
-        rd_philox_block(key, (uint64_t)sample, (uint32_t)i, (uint32_t)(k0 / 8 + lane), word);
-        for (int j = 0; j < 8; j++) byte |= rd_philox_kept(word, j, limit) << j;
-    }
+    const uint32_t byte = lane < 4 ? attend_drop_byte(key, sample, i, k0 / 8 + lane, limit) : 0;
+    uint32_t bits = 0;
     for (int b = 0; b < 4; b++) bits |= __shfl_sync(0xffffffffu, byte, b) << 8 * b;
     return bits;
 }
@@ -143,7 +133,7 @@ template <int CPL, int ROWS, typename T>
 static __global__ void attend_fwd(attend_gpu<T> g, rd_key seed_key, const rd_key *keys)
 {
     RD_SHARED(float, shared);
-    const attend_tile tile = g.tile[blockIdx.x];
+    const rd_attend_tile tile = g.tile[blockIdx.x];
     const rd_attend_seq s = g.seq[tile.seq];
     const int64_t head = blockIdx.y, kv_head = head / (g.a.n_heads / g.a.n_kv_heads);
     const int hs = (int)g.a.head, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -218,7 +208,7 @@ static __device__ inline attend_pair pair_of(const attend_gpu<T> &g, float x, fl
 template <int CPL, int ROWS, typename T> static __global__ void attend_dq(attend_gpu<T> g)
 {
     RD_SHARED(float, shared);
-    const attend_tile tile = g.tile[blockIdx.x];
+    const rd_attend_tile tile = g.tile[blockIdx.x];
     const rd_attend_seq s = g.seq[tile.seq];
     const int64_t head = blockIdx.y, kv_head = head / (g.a.n_heads / g.a.n_kv_heads),
                   width = g.a.n_heads * g.a.head;
@@ -273,7 +263,7 @@ template <int CPL, int ROWS, typename T> static __global__ void attend_dq(attend
 template <int CPL, int ROWS, typename T> static __global__ void attend_dkv(attend_gpu<T> g)
 {
     RD_SHARED(float, shared);
-    const attend_tile tile = g.tile[blockIdx.x];
+    const rd_attend_tile tile = g.tile[blockIdx.x];
     const rd_attend_seq s = g.seq[tile.seq];
     const int64_t kv_head = blockIdx.y, group = g.a.n_heads / g.a.n_kv_heads,
                   width = g.a.n_heads * g.a.head;
@@ -341,33 +331,11 @@ template <int CPL, int ROWS, typename T> static __global__ void attend_dkv(atten
     }
 }
 
-/* Lists the tiles of all sequences where kernels read them. keys: of the key rows. */
-static rd_code attend_tiles(rd_call *c, bool keys, const attend_tile **out, int64_t *n,
-                            rd_status *st)
-{
-    const rd_attend *a = static_cast<const rd_attend *>(c->attr);
-    const int64_t per_block = WARPS * warp_rows(a->head);
-    attend_tile *list;
-    *n = 0;
-    for (int64_t s = 0; s < a->n; s++)
-        *n += ((keys ? a->k_len[s] : a->q_len[s]) + per_block - 1) / per_block;
-    RD_TRY_OR_RETURN(rd_arena_get(c->scratch, (size_t)(*n + 1) * sizeof *list, &list, st));
-    attend_tile *to = list;
-    for (int64_t s = 0; s < a->n; s++)
-        for (int64_t i = 0; i < (keys ? a->k_len[s] : a->q_len[s]); i += per_block)
-            *to++ = {(int32_t)s, (int32_t)i};
-    return rd_call_lend(c, c->device_scratch, list, (size_t)(*n + 1) * sizeof *list, out, st);
-}
-
 template <typename T>
-static rd_code attend_fill(rd_call *c, const rd_attend_saved *saved, attend_gpu<T> *g,
-                           rd_status *st)
+static void attend_fill(rd_call *c, const rd_attend_saved *saved, attend_gpu<T> *g)
 {
     const rd_attend *a = static_cast<const rd_attend *>(c->attr);
     g->a = {a->n_heads, a->n_kv_heads, a->head, a->q_at, a->k_at, a->v_at, a->scale, a->causal};
-    if (g->a.head > MOST_HEAD)
-        return rd_fail(st, RD_EUSAGE, "a head of %lld columns is too wide for a GPU; at most %d",
-                       (long long)g->a.head, MOST_HEAD);
     g->q = static_cast<const T *>(c->in[0]->values);
     g->kv = static_cast<const T *>(c->in[1]->values);
     g->q_cols = c->in[0]->cols;
@@ -379,7 +347,6 @@ static rd_code attend_fill(rd_call *c, const rd_attend_saved *saved, attend_gpu<
     g->seq = saved->seq;
     g->mask = reinterpret_cast<uint32_t *>(saved->mask);
     g->lse = saved->lse;
-    return RD_OK;
 }
 
 #define BY_WIDTH(kernel, grid, shared, ...)                                                        \
@@ -388,15 +355,109 @@ static rd_code attend_fill(rd_call *c, const rd_attend_saved *saved, attend_gpu<
          ? RD_LAUNCH(gpu, st, (kernel<2, 4, T>), grid, 32 * WARPS, shared, __VA_ARGS__)            \
          : RD_LAUNCH(gpu, st, (kernel<4, 2, T>), grid, 32 * WARPS, shared, __VA_ARGS__))
 
-template <typename T> static rd_code attend_forward(rd_call *c, rd_status *st)
+template <typename T>
+static rd_code rows_forward(rd_call *c, rd_attend_saved *saved, int64_t mask_bytes, rd_status *st)
 {
     const rd_attend *a = static_cast<const rd_attend *>(c->attr);
     rd_gpu *gpu = rd_gpu_of(c->be);
     attend_gpu<T> g = {};
+    const rd_key *key;
+    int64_t n_tiles;
+    if (c->keep && rd_attend_drops(c))
+        RD_TRY_OR_RETURN(rd_arena_get(c->device_kept, (size_t)mask_bytes + 4, &saved->mask, st));
+    attend_fill(c, saved, &g);
+    g.out = static_cast<T *>(c->out[0]->values);
+    if (a->key_row)
+        RD_TRY_OR_RETURN(rd_call_lend(c, c->device_scratch, a->key_row,
+                                      (size_t)a->n_key_row * sizeof *a->key_row, &g.key_row, st));
+    RD_TRY_OR_RETURN(rd_attend_mask_keys(c, &key, st));
+    RD_TRY_OR_RETURN(rd_attend_tiles(c, false, WARPS * warp_rows(a->head), &g.tile, &n_tiles, st));
+    const dim3 grid((unsigned)n_tiles, (unsigned)a->n_heads);
+    const size_t shared = (size_t)(64 * (a->head + 1) + WARPS * warp_rows(a->head) * a->head) *
+                          sizeof(float);
+    const rd_key none = {};
+    return BY_WIDTH(attend_fwd, grid, shared, g, none, key);
+}
+
+template <typename T>
+static rd_code rows_backward(rd_call *c, const rd_attend_saved *saved, rd_status *st)
+{
+    const rd_attend *a = static_cast<const rd_attend *>(c->attr);
+    rd_gpu *gpu = rd_gpu_of(c->be);
+    attend_gpu<T> g = {};
+    const int64_t per_block = WARPS * warp_rows(a->head);
+    int64_t n_tiles;
+    const size_t shared = (size_t)(64 * (a->head + 1) + 2 * per_block * a->head + 32) *
+                          sizeof(float);
+    attend_fill(c, saved, &g);
+    g.o = static_cast<const T *>(c->out[0]->values);
+    g.d_o = static_cast<const T *>(c->out[0]->grads);
+    g.dq = static_cast<T *>(c->in[0]->grads);
+    g.dkv = static_cast<T *>(c->in[1]->grads);
+    if (g.dq) {
+        RD_TRY_OR_RETURN(rd_attend_tiles(c, false, per_block, &g.tile, &n_tiles, st));
+        const dim3 grid((unsigned)n_tiles, (unsigned)a->n_heads);
+        RD_TRY_OR_RETURN(BY_WIDTH(attend_dq, grid, shared, g));
+    }
+    if (g.dkv) {
+        RD_TRY_OR_RETURN(rd_attend_tiles(c, true, per_block, &g.tile, &n_tiles, st));
+        const dim3 grid((unsigned)n_tiles, (unsigned)a->n_kv_heads);
+        RD_TRY_OR_RETURN(BY_WIDTH(attend_dkv, grid, shared, g));
+    }
+    return RD_OK;
+}
+
+/* ---- the choice ---- */
+
+enum attend_way { BY_ROWS, BY_PRODUCTS, BY_BLOCKS, N_WAYS };
+static const char *const way_names[N_WAYS] = {"rows", "products", "blocks"};
+enum {
+    /* With at most this number of queries in each sequence, decoding reads keys where they are. */
+    FEW_QUERIES = 15,
+    /* With more keys, scores are not stored. In float32 products are so much faster than rows that
+     * the limit is memory: 2 x 16 MiB for each head of a sequence. */
+    MOST_STORED = 2048,
+    /* In 16 bits, tiles of 64 x 64 would be at most a quarter full. */
+    MOST_STORED_NARROW = 32
+};
+
+/* Whether a way can compute this call. */
+static bool attend_can(const rd_call *c, int way)
+{
+    const rd_attend *a = static_cast<const rd_attend *>(c->attr);
+    const rd_gpu *g = rd_gpu_of(c->be);
+    return way == BY_PRODUCTS ||
+           (a->head <= ATTEND_WIDEST &&
+            (way == BY_ROWS || (rd_gpu_narrow(g) != RD_FLOAT32 && rd_gpu_about(g)->major >= 8)));
+}
+
+/* Returns the way of computing a call, a function of its shape and of the type of products. The
+ * environment variable RD_CUDA_ATTEND names another way, for tests and measurements; it counts
+ * where that way can compute the call. */
+static attend_way attend_choose(const rd_call *c)
+{
+    const rd_attend *a = static_cast<const rd_attend *>(c->attr);
+    const char *asked = getenv("RD_CUDA_ATTEND");
+    int64_t q = 0, k = 0;
+    for (int64_t s = 0; s < a->n; s++) {
+        if (a->q_len[s] > q) q = a->q_len[s];
+        if (a->k_len[s] > k) k = a->k_len[s];
+    }
+    for (int w = BY_ROWS; asked && w < N_WAYS; w++)
+        if (strcmp(asked, way_names[w]) == 0 && attend_can(c, w)) return (attend_way)w;
+    if (!attend_can(c, BY_ROWS)) return BY_PRODUCTS;
+    if (!c->keep && (a->key_row || q <= FEW_QUERIES)) return BY_ROWS;
+    if (attend_can(c, BY_BLOCKS)) return k > MOST_STORED_NARROW ? BY_BLOCKS : BY_PRODUCTS;
+    return k > MOST_STORED ? BY_ROWS : BY_PRODUCTS;
+}
+
+extern "C" rd_code rd_cuda_attend_forward(rd_call *c, rd_status *st)
+{
+    const rd_attend *a = static_cast<const rd_attend *>(c->attr);
     rd_attend_saved *saved;
     rd_attend_seq *list;
-    rd_key *host_key, *key = NULL;
-    int64_t mask_bytes, n_tiles;
+    const attend_way way = attend_choose(c);
+    int64_t mask_bytes;
     RD_TRY_OR_RETURN(rd_arena_zero(c->kept, sizeof *saved, &saved, st));
     c->saved = saved;
     RD_TRY_OR_RETURN(rd_attend_list(c->scratch, a, &list, &mask_bytes, st));
@@ -406,64 +467,19 @@ template <typename T> static rd_code attend_forward(rd_call *c, rd_status *st)
         RD_TRY_OR_RETURN(rd_arena_get(c->device_kept,
                                       (size_t)(a->n_heads * (c->out[0]->rows + 1)) * sizeof(float),
                                       &saved->lse, st));
-    if (c->keep && rd_attend_drops(c))
-        RD_TRY_OR_RETURN(rd_arena_get(c->device_kept, (size_t)mask_bytes + 4, &saved->mask, st));
-    RD_TRY_OR_RETURN(attend_fill(c, saved, &g, st));
-    g.out = static_cast<T *>(c->out[0]->values);
-    if (a->key_row)
-        RD_TRY_OR_RETURN(rd_call_lend(c, c->device_scratch, a->key_row,
-                                      (size_t)a->n_key_row * sizeof *a->key_row, &g.key_row, st));
-    if (g.drop) {
-        RD_TRY_OR_RETURN(rd_arena_get(c->scratch, (size_t)a->n_heads * sizeof *key, &host_key, st));
-        for (int64_t h = 0; h < a->n_heads; h++) host_key[h] = rd_attend_key(a, h);
-        RD_TRY_OR_RETURN(rd_call_lend(c, c->device_scratch, host_key,
-                                      (size_t)a->n_heads * sizeof *key, &key, st));
-    }
-    RD_TRY_OR_RETURN(attend_tiles(c, false, &g.tile, &n_tiles, st));
-    const dim3 grid((unsigned)n_tiles, (unsigned)a->n_heads);
-    const size_t shared = (size_t)(64 * (a->head + 1) + WARPS * warp_rows(a->head) * a->head) *
-                          sizeof(float);
-    const rd_key none = {};
-    return BY_WIDTH(attend_fwd, grid, shared, g, none, static_cast<const rd_key *>(key));
-}
-
-template <typename T> static rd_code attend_backward(rd_call *c, rd_status *st)
-{
-    const rd_attend *a = static_cast<const rd_attend *>(c->attr);
-    const rd_attend_saved *saved = static_cast<const rd_attend_saved *>(c->saved);
-    rd_gpu *gpu = rd_gpu_of(c->be);
-    attend_gpu<T> g = {};
-    int64_t n_tiles;
-    const size_t shared = (size_t)(64 * (a->head + 1) + 2 * WARPS * warp_rows(a->head) * a->head +
-                                   32) *
-                          sizeof(float);
-    for (int i = 0; i < 2; i++) RD_TRY_OR_RETURN(rd_call_zero_grad(c, i, st));
-    RD_TRY_OR_RETURN(attend_fill(c, saved, &g, st));
-    g.o = static_cast<const T *>(c->out[0]->values);
-    g.d_o = static_cast<const T *>(c->out[0]->grads);
-    g.dq = static_cast<T *>(c->in[0]->grads);
-    g.dkv = static_cast<T *>(c->in[1]->grads);
-    if (g.dq) {
-        RD_TRY_OR_RETURN(attend_tiles(c, false, &g.tile, &n_tiles, st));
-        const dim3 grid((unsigned)n_tiles, (unsigned)a->n_heads);
-        RD_TRY_OR_RETURN(BY_WIDTH(attend_dq, grid, shared, g));
-    }
-    if (g.dkv) {
-        RD_TRY_OR_RETURN(attend_tiles(c, true, &g.tile, &n_tiles, st));
-        const dim3 grid((unsigned)n_tiles, (unsigned)a->n_kv_heads);
-        RD_TRY_OR_RETURN(BY_WIDTH(attend_dkv, grid, shared, g));
-    }
-    return RD_OK;
-}
-
-extern "C" rd_code rd_cuda_attend_forward(rd_call *c, rd_status *st)
-{
-    RD_BY_ELEMENT(c->in[0]->type, (attend_forward<T>(c, st)));
-    return RD_OK;
+    if (way == BY_PRODUCTS) return rd_attend_products_forward(c, saved, st);
+    if (way == BY_BLOCKS) return rd_attend_blocks_forward(c, saved, st);
+    RD_BY_ELEMENT(c->in[0]->type, rows_forward<T>(c, saved, mask_bytes, st));
+    return st->code;
 }
 
 extern "C" rd_code rd_cuda_attend_backward(rd_call *c, rd_status *st)
 {
-    RD_BY_ELEMENT(c->in[0]->type, (attend_backward<T>(c, st)));
-    return RD_OK;
+    const rd_attend_saved *saved = static_cast<const rd_attend_saved *>(c->saved);
+    const attend_way way = attend_choose(c);
+    for (int i = 0; i < 2; i++) RD_TRY_OR_RETURN(rd_call_zero_grad(c, i, st));
+    if (way == BY_PRODUCTS) return rd_attend_products_backward(c, saved, st);
+    if (way == BY_BLOCKS) return rd_attend_blocks_backward(c, saved, st);
+    RD_BY_ELEMENT(c->in[0]->type, rows_backward<T>(c, saved, st));
+    return st->code;
 }

@@ -86,6 +86,15 @@ both "layers along the diagonal, mixed" 1 toy 12 60 $gnmt --set dtype=mixed
 expect "layers one by one on the processor" 0 "" ranks 1 "$PROG" --config_file=toy.json --logdir=gnmt --summary_frequency=1 --max_steps=12 --set device=cpu $gnmt
 }
 expect "their losses" 0 "" close_curves loss 1e-5 12 gnmt "layers along the diagonal"
+of_transformer < toy.json > transformer.json
+for way in products blocks; do
+    RD_CUDA_ATTEND=$way
+    export RD_CUDA_ATTEND
+    both "attention by $way" 1 transformer 12 60 --set dtype=mixed
+    unset RD_CUDA_ATTEND
+done
+expect "other sums by another way" 1 "" "$same" "attention by products/model-12.npz" "attention by blocks/model-12.npz"
+expect "but close" 0 "" close_curves loss 1e-2 12 "attention by products" "attention by blocks"
 both "accumulated batches" 1 toy 24 60 --set iter_size=2
 both "micro-batches" 1 toy 24 60 --set deterministic=any --set micro_batches=4
 both "mixed" 1 toy 30 70 --set dtype=mixed

@@ -59,6 +59,7 @@ if [ -n "$kernels" ] || { [ -n "$driver" ] && [ -n "$all" ]; }; then
 fi
 if [ -n "$driver" ] || { [ -n "$kernels" ] && [ -n "$all" ]; }; then
     on_gpu "ops, float16" env RD_EMULATED_SM=75 "$build/tests/gpu/ops"
+    on_gpu "attention, float16 of later GPUs" env RD_CUDA_FLOAT16=1 RD_TEST_ONLY='attend*' "$build/tests/gpu/ops"
     for t in image_ops image_conv; do on_gpu "$t, float16" env RD_EMULATED_SM=75 "$build/tests/ops/$t"; done
     on_gpu "ops, cudnn_rnn on, float16" env RD_EMULATED_SM=75 RD_TEST_CUDNN_RNN=on "$build/tests/gpu/ops"
 fi

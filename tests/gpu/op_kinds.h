@@ -93,8 +93,12 @@ static void xent_apply(trial *t)
 }
 
 /* size: query heads, key heads, width of a head, causal, then queries and keys of up to three
- * sequences. number: the probability to keep. One variable has queries, keys and values if the keys
- * are those of the queries. */
+ * sequences, the way (ATTEND_RULE: the program chooses), most scores of a group of sequences (0: the
+ * program's limit), 1: without gradients a list in reverse order has the rows of keys. number: the
+ * probability to keep. One variable has queries, keys and values if the keys are those of the
+ * queries. */
+enum { ATTEND_RULE, ATTEND_ROWS, ATTEND_PRODUCTS, ATTEND_BLOCKS };
+enum { ATTEND_WAY = 10, ATTEND_SCORES, ATTEND_CACHE };
 static bool attend_is_self(const trial *t)
 {
     const int64_t *s = t->c->size;
@@ -118,7 +122,13 @@ static void attend_apply(trial *t)
         at[0][i] = i ? at[0][i - 1] + at[1][i - 1] : 0;
         at[2][i] = i ? at[2][i - 1] + at[3][i - 1] : 0;
     }
+    const int64_t n_keys = s[5] + s[7] + s[9];
+    int32_t *key_row = step_memory(t, n_keys, sizeof *key_row);
+    for (int64_t i = 0; i < n_keys; i++) key_row[i] = (int32_t)(n_keys - 1 - i);
     const bool self = attend_is_self(t);
+    static const char *const ways[] = {"rule", "rows", "products", "blocks"};
+    setenv("RD_CUDA_ATTEND", ways[s[ATTEND_WAY]], 1);
+    rd_backend_set_block_bytes(t->h.be, (size_t)s[ATTEND_SCORES] * sizeof(float));
     const rd_attend a = {.n_heads = s[0],
                          .n_kv_heads = s[1],
                          .head = s[2],
@@ -132,6 +142,8 @@ static void attend_apply(trial *t)
                          .k_first = at[2],
                          .k_len = at[3],
                          .sample = at[4],
+                         .key_row = s[ATTEND_CACHE] && !has_gradient(t->how) ? key_row : NULL,
+                         .n_key_row = n_keys,
                          .drop = {3, 1, 9, (float)t->c->number[0]}};
     rd_var *q = input(t, 0);
     give(t, rd_op_attend(t->h.tape, &a, q, self ? q : input(t, 1)));

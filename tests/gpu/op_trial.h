@@ -14,13 +14,14 @@ typedef enum way {
     TWICE,
     NO_GRADIENT,
     MIXED_PRODUCTS,
+    MIXED_NO_GRADIENT,
     NARROW,
     NARROW_TWICE,
     N_WAYS
 } way;
-static const char *const way_names[] = {"on parameters",     "on results", "twice",
-                                        "without gradients", "mixed",      "16 bits",
-                                        "16 bits, twice"};
+static const char *const way_names[] = {"on parameters",     "on results",    "twice",
+                                        "without gradients", "mixed",         "mixed, no gradients",
+                                        "16 bits",           "16 bits, twice"};
 
 typedef struct trial trial;
 typedef struct op_case {
@@ -34,6 +35,7 @@ typedef struct op_case {
     bool zeros;   /* the same elements are exactly zero on both sides */
     bool narrow;  /* accepts 16-bit elements */
     bool wide;    /* the result is always float32 */
+    bool infers;  /* another computation without gradients, also in mixed */
 } op_case;
 
 /* integers that an op left on the host */
@@ -62,6 +64,11 @@ struct trial {
     int32_t *integers;
     int64_t n_integers;
 };
+
+static bool has_gradient(way how)
+{
+    return how != NO_GRADIENT && how != MIXED_NO_GRADIENT;
+}
 
 static bool is_narrow(const trial *t)
 {

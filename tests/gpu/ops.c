@@ -4,7 +4,7 @@
  * Each case runs in these ways:
  *   - on parameters; on results of other ops, where gradients are first written and not added;
  *     twice on the same inputs, where gradients are added; without recording;
- *   - with mixed products, against float32 of the CPU;
+ *   - with mixed products, against float32 of the CPU; some ops also without recording;
  *   - for ops on images and rows that accept 16-bit elements: on such elements, once and twice,
  *     against the CPU with every stored number and gradient rounded to 16 bits at the same places
  *     (stored.h).
@@ -92,6 +92,36 @@ static const op_case cases[] = {
     {ATTEND, .name = "dropout", .size = {2, 2, 8, 0, 7, 7, 40, 40}, .number = {0.9}},
     {ATTEND, .name = "dropout, causal, grouped", .size = {4, 2, 8, 1, 9, 9, 37, 37},
      .number = {0.5}},
+    {ATTEND, .name = "head of 136, dropout", .size = {1, 1, 136, 1, 9, 9, 12, 20}, .number = {0.9}},
+    {ATTEND, .name = "groups of one sentence",
+     .size = {2, 1, 8, 0, 5, 11, 17, 1, 1, 70, ATTEND_PRODUCTS, 1}, .number = {0.9}},
+    {ATTEND, .name = "groups of two sentences",
+     .size = {2, 1, 5, 1, 5, 11, 17, 18, 1, 40, ATTEND_PRODUCTS, 800}, .number = {0.9}},
+    {ATTEND, .name = "blocks, causal, grouped, dropout",
+     .size = {4, 2, 24, 1, 9, 9, 1, 1, 70, 130, ATTEND_BLOCKS}, .number = {0.9}},
+    {ATTEND, .name = "blocks, cross, dropout",
+     .size = {2, 2, 64, 0, 5, 11, 67, 1, 1, 70, ATTEND_BLOCKS}, .number = {0.5}},
+    {ATTEND, .name = "blocks, odd head", .size = {2, 1, 5, 1, 70, 70, [ATTEND_WAY] = ATTEND_BLOCKS},
+     .number = {1.0}},
+    {ATTEND, .name = "blocks, head of 80, causal",
+     .size = {1, 1, 80, 1, 40, 40, 35, 35, [ATTEND_WAY] = ATTEND_BLOCKS}, .number = {0.9}},
+    {ATTEND, .name = "blocks, head of 128",
+     .size = {1, 1, 128, 0, 20, 33, [ATTEND_WAY] = ATTEND_BLOCKS}, .number = {0.9}},
+    {ATTEND, .name = "cache", .infers = true,
+     .size = {4, 2, 24, 1, 9, 20, 1, 1, 40, 70, [ATTEND_CACHE] = 1}, .number = {1.0}},
+    {ATTEND, .name = "cache, products", .infers = true,
+     .size = {2, 1, 8, 1, 1, 20, 1, 33, [ATTEND_WAY] = ATTEND_PRODUCTS, [ATTEND_CACHE] = 1},
+     .number = {1.0}},
+    {ATTEND, .name = "cache, one query", .infers = true,
+     .size = {4, 2, 24, 1, 1, 20, 1, 70, [ATTEND_CACHE] = 1}, .number = {1.0}},
+    {ATTEND, .name = "rows, causal, grouped",
+     .size = {4, 2, 24, 1, 33, 33, 1, 1, 40, 40, ATTEND_ROWS}, .number = {0.5}},
+    {ATTEND, .name = "rows, cross", .size = {2, 2, 8, 0, 5, 11, 17, 1, 1, 70, ATTEND_ROWS},
+     .number = {1.0}},
+    {ATTEND, .name = "rows, head of 64", .size = {2, 1, 64, 1, 35, 35, [ATTEND_WAY] = ATTEND_ROWS},
+     .number = {0.9}},
+    {ATTEND, .name = "rows, head of 128",
+     .size = {1, 1, 128, 0, 20, 33, [ATTEND_WAY] = ATTEND_ROWS}, .number = {1.0}},
     {SSRU, .name = "one number", .size = {1, 0, 1}},
     {SSRU, .name = "one row, state", .size = {7, 1, 1}},
     {SSRU, .name = "three sentences", .size = {33, 0, 7, 1, 12}},
@@ -292,7 +322,7 @@ static const op_case cases[] = {
     {CAST, .name = "17 channels", .size = {2, 5, 3, 17}},
     {CAST, .name = "16 channels", .size = {2, 3, 3, 16}},
 };
-enum { N_CASES = sizeof cases / sizeof *cases };
+enum { N_CASES = sizeof cases / sizeof *cases, MOST_MATRIX = 8 * 5 * 2 * 2 };
 
 /* ---- running and comparing ---- */
 /* Call it before backward, which uses the memory of values for gradients. */
@@ -326,7 +356,7 @@ static void run(trial *t, const op_case *c, way how, bool gpu)
 {
     rd_status st = {0};
     rd_backend *be;
-    const bool grad = how != NO_GRADIENT;
+    const bool grad = has_gradient(how);
     *t = (trial){.c = c, .how = how, .gpu = gpu};
     if (gpu)
         h_gpu_backend_rnn(1, how >= MIXED_PRODUCTS, rnn_of(c), &be, &st);
@@ -391,11 +421,13 @@ static void test_case(void **state)
     const op_case *c = *state;
     for (int how = 0; how < N_WAYS; how++) {
         trial cpu, gpu;
-        const double tolerance = how == MIXED_PRODUCTS ? MIXED
+        const double tolerance = how == MIXED_PRODUCTS || how == MIXED_NO_GRADIENT ? MIXED
                                  : how == NARROW       ? TO_EITHER * roundoff()
                                  : how == NARROW_TWICE ? 2 * TO_EITHER * roundoff()
                                                        : FLOAT32;
-        if ((how == TWICE && c->is_loss) || (how >= NARROW && !c->narrow)) continue;
+        if ((how == TWICE && c->is_loss) || (how == MIXED_NO_GRADIENT && !c->infers) ||
+            (how >= NARROW && !c->narrow))
+            continue;
         run(&cpu, c, (way)how, false);
         run(&gpu, c, (way)how, true);
         assert_int_equal(cpu.n_values, gpu.n_values);
@@ -474,25 +506,51 @@ static void test_guard(void **state)
     h_free(&t.h);
 }
 
+/* ---- attention at all lengths, for CASES=all ---- */
+
+/* Writes the cases if all are asked for, and returns their number: each length and width of a head,
+ * with and without dropout, by the program's choice and by rows. */
+static int attend_matrix(op_case *to)
+{
+    static const int lengths[] = {1, 7, 8, 63, 64, 65, 257, 1024}, heads[] = {8, 24, 64, 80, 128};
+    static char names[MOST_MATRIX][64];
+    int n = 0;
+    for (int i = 0; i < MOST_MATRIX && all_cases(); i++) {
+        const int T = lengths[i / 20], hs = heads[i / 4 % 5], rows = i % 4 / 2, few = T > 257;
+        op_case c = {ATTEND, .name = names[n], .infers = true,
+                     .size = {few ? 1 : 2, 1, hs, i / 4 % 2, T, T, 5,
+                              5, [ATTEND_WAY] = rows ? ATTEND_ROWS : ATTEND_RULE},
+                     .number = {i % 2 ? 0.9 : 1.0}};
+        snprintf(names[n], sizeof names[n], "T %d, head %d%s%s%s", T, hs, i % 2 ? ", dropout" : "",
+                 i / 4 % 2 ? ", causal" : "", rows ? ", rows" : "");
+        to[n++] = c;
+    }
+    return n;
+}
+
 int main(void)
 {
-    static op_case copies[N_CASES]; /* cmocka's state is not const */
-    static char names[N_CASES][128];
+    static op_case copies[N_CASES + MOST_MATRIX]; /* cmocka's state is not const */
+    static char names[N_CASES + MOST_MATRIX][128];
     const struct CMUnitTest complete[] = {cmocka_unit_test(test_all_have_cases)};
-    struct CMUnitTest t[N_CASES + 1];
+    struct CMUnitTest t[N_CASES + MOST_MATRIX + 1];
     int status = cmocka_run_group_tests_name("cases", complete, NULL, NULL);
     if (status != 0 || !gpu_here(1, &status)) return status != 0;
-    if (getenv("RD_TEST_CUDNN_RNN")) cmocka_set_test_filter("rnn_*");
-    memcpy(copies, cases, sizeof copies);
+    const char *only = getenv("RD_TEST_ONLY");
+    if (getenv("RD_TEST_CUDNN_RNN")) only = "rnn_*";
+    if (only) cmocka_set_test_filter(only);
+    memcpy(copies, cases, sizeof cases);
     rd_status st = {0};
     rd_backend *mixed;
     h_gpu_backend(1, true, &mixed, &st);
     narrow_type = rd_backend_activations(mixed);
     rd_backend_free(mixed);
-    for (int i = 0; i < N_CASES; i++) {
-        snprintf(names[i], sizeof names[i], "%s: %s", cases[i].op, cases[i].name);
+    const int n = N_CASES + attend_matrix(copies + N_CASES);
+    for (int i = 0; i < n; i++) {
+        snprintf(names[i], sizeof names[i], "%s: %s", copies[i].op, copies[i].name);
         t[i] = (struct CMUnitTest){names[i], test_case, NULL, NULL, &copies[i]};
     }
-    t[N_CASES] = (struct CMUnitTest){"16 bits for an op of float32", test_guard, NULL, NULL, NULL};
-    return cmocka_run_group_tests_name("ops: the GPU against the CPU", t, NULL, NULL) != 0;
+    t[n] = (struct CMUnitTest){"16 bits for an op of float32", test_guard, NULL, NULL, NULL};
+    return _cmocka_run_group_tests("ops: the GPU against the CPU", t, (size_t)n + 1, NULL, NULL) !=
+           0;
 }

@@ -90,6 +90,7 @@ tests/bench/SUMS.md     5120
 tests/golden/README.md 11264
 tests/gpu/RESULTS.md    4096
 tests/ux/TABLES.md     10240
+tests/gpu/attention.md  5120
 tests/gpu/floors.md    20480
 '
 line_limit=120     # characters of a line outside tables

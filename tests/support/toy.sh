@@ -64,11 +64,15 @@ toy() {
 END
 }
 
+of_transformer() { # turns toy.json on standard input into the config of a Transformer
+    sed -e '/encoder_type/,/attention_type/d' -e '/learning_rate/d' -e 's/"print_samples"/"optimizer": "Adam", &/' |
+        sed -e 's/"batch_size"/"model": "transformer", "encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "n_heads": 2,\
+    "ff_dim": 32, "dropout_embedding": 0.1, "learning_rate": 0.005, "warmup_steps": 50, "seed": 5, &/'
+}
+
 toy_transformer() {
     toy "$1" "$2"
-    sed -i -e '/encoder_type/,/attention_type/d' -e '/learning_rate/d' -e 's/"print_samples"/"optimizer": "Adam", &/' toy.json
-    sed -i -e 's/"batch_size"/"model": "transformer", "encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "n_heads": 2,\
-    "ff_dim": 32, "dropout_embedding": 0.1, "learning_rate": 0.005, "warmup_steps": 50, "seed": 5, &/' toy.json
+    of_transformer < toy.json > toy.new && mv toy.new toy.json
 }
 
 ranks() { # np, program and arguments

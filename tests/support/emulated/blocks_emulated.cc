@@ -4,6 +4,7 @@
  * without waiting leaves its fiber to the next thread, so a kernel without barriers is a loop. */
 #include "kernel_emulated.h"
 #include "device_emulated.h"
+#include "fragments_emulated.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +42,7 @@ struct thread {
     int op, src;       /* the operation of its warp, and the source lane */
     unsigned mask;
     uint64_t value;
+    int turn; /* which of the fragments below is the newest */
 };
 
 #if defined(__x86_64__)
@@ -112,6 +114,8 @@ fiber *idle[MOST_THREADS];
 int n_idle;
 
 thread threads[MOST_THREADS];
+/* Two of each thread: a lane may give its next numbers while others still read the ones before. */
+rd_emulated_fragment fragments[2][MOST_THREADS];
 int n_threads, n_begun, n_living, n_at_barrier;
 unsigned warp_living[MOST_THREADS / LANES];
 thread *ready[MOST_THREADS];
@@ -380,6 +384,7 @@ bool run_block()
     for (int i = 0; i < n_threads; i++) {
         threads[i].is = state::runs;
         threads[i].on = nullptr;
+        threads[i].turn = 0;
     }
     if (shared_bytes)
         memset(shared_end - (shared_bytes + 15) / 16 * 16, 0xff, (shared_bytes + 15) / 16 * 16);
@@ -473,6 +478,17 @@ extern "C" uint64_t rd_emulated_warp(int op, unsigned mask, uint64_t value, int 
     warp_if_all(at / LANES, mask);
     if (self->is != state::runs) leave(next_thread());
     return self->value;
+}
+
+extern "C" const rd_emulated_fragment *rd_emulated_exchange(const rd_emulated_fragment own,
+                                                            const char *where)
+{
+    thread *self = now;
+    const int at = (int)(self - threads);
+    self->turn ^= 1;
+    memcpy(fragments[self->turn][at], own, sizeof(rd_emulated_fragment));
+    rd_emulated_warp(2, 0xffffffffu, 0, 0, where);
+    return &fragments[self->turn][at / LANES * LANES];
 }
 
 extern "C" bool rd_emulated_argument(rd_gpu *gpu, rd_status *st, const char *kernel, int i,
