@@ -78,8 +78,9 @@ static rd_var *layer_apply(rd_tape *t, const void *ctx, rd_var *const *in)
     const bool forget = l->c->row->forget;
     const rd_layer_norm norm = {.eps = 1e-5f};
     const rd_residual plain = {.drop = {.keep = 1.0f}};
-    const rd_residual inside = {
-        {.seed = 5, .keep = 0.8f, .site = (uint64_t)l->first}, sample, position};
+    const rd_residual inside = {.drop = {.seed = 5, .keep = 0.8f, .site = (uint64_t)l->first},
+                                .sample = sample,
+                                .position = position};
     for (int i = 0; i < ROWS; i++) position[i] = i;
     rd_var *y = rd_op_layer_norm(t, &norm, in[0], h_var(h, l->first), h_var(h, l->first + 1));
     rd_var *u = rd_op_linear(t, y, h_var(h, l->first + 2), NULL);
