@@ -315,8 +315,15 @@ rd_code rd_optim_cuts(const rd_optim *o, int64_t **out, int64_t *n, rd_status *s
  *
  * Collective among all ranks, as are rd_optim_step and rd_optim_swap_ema from now on. Gradients are
  * those of rd_shard_flow; with want_grads, whole ones. The bytes are the same as without. RD_EENV:
- * the ranks of a host cannot share the memory. */
+ * the ranks of a host cannot share the memory.
+ *
+ * On GPUs each rank counts as a host (rd_shard_plan.stripe), s is not NULL, and gradients are whole
+ * sums. rd_optim_step then has no message. After a finite step the caller copies each rank's pieces
+ * of the GPU's values to the other GPUs, and calls rd_optim_guard. */
 rd_code rd_optim_shard(rd_optim *o, rd_comm *c, rd_shard *s, char why[200], rd_status *st);
+/* Leaves checksums of the weights, which the next step compares, where rd_optim_step has not done
+ * so: on GPUs that keep parts of the slots. Else it does nothing. */
+rd_code rd_optim_guard(rd_optim *o, rd_status *st);
 /* Returns the division; NULL: none. */
 rd_shard *rd_optim_shard_of(const rd_optim *o);
 /* Returns the elements of a slot that this process's host keeps: all of them without a division. */
@@ -335,7 +342,7 @@ bool rd_optim_is_shared(const rd_optim *o);
  * Of a shared copy, the first rank of the host alone fills those of frozen parameters. Collective
  * among the ranks of a host that share. *damaged: a parameter whose values this rank
  * found changed since the last update, now or before an earlier update; -1: none. Only ranks that
- * share can find a change, each in its share. */
+ * share can find a change, each in its share, and GPUs that keep parts of the slots. */
 rd_code rd_optim_checksums(rd_optim *o, uint64_t *of_param, int *damaged, rd_status *st);
 
 RD_C_END

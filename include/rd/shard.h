@@ -5,7 +5,8 @@
  * host sends its part of the weights to the others. Both send (1 - 1/h) of an array from each of h
  * hosts, so together they send as much as the sum of all gradients on all hosts.
  *
- * The hosts here are those that share memory. Without shared memory every rank counts as a host. */
+ * The hosts here are those that share memory. Without shared memory every rank counts as a host. So
+ * does every rank with a GPU: its weights and state are in the memory of that GPU. */
 #ifndef RD_SHARD_H
 #define RD_SHARD_H
 
@@ -25,6 +26,9 @@ typedef struct rd_shard_plan {
     int64_t n_cuts;
     int64_t span, kept; /* elements; the optimizer keeps state of [0, kept) */
     rd_wire wire;
+    /* > 0: each rank counts as a host, a stripe has at most this number of elements, and there is
+     * no rd_shard_flow; 0: as rd_comm_arena_new found, for a flow */
+    int64_t stripe;
 } rd_shard_plan;
 
 /* Elements [lo, hi), which belong to one host. */
@@ -35,7 +39,7 @@ typedef struct rd_shard_piece {
 } rd_shard_piece;
 
 /* Collective, after rd_comm_arena_new. Divides the arrays. Each host gets about the same of every
- * part. *out is NULL if there is one host. c is borrowed and outlives *out, which the caller
+ * part; with `stripe`, one piece of each stripe. *out is NULL if there is one host. c is borrowed and outlives *out, which the caller
  * owns. */
 rd_code rd_shard_new(rd_comm *c, const rd_shard_plan *plan, rd_shard **out, rd_status *st);
 /* Not collective; NULL is fine. */

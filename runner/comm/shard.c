@@ -7,7 +7,10 @@
  * less than others so far gets more of the next stripe, so the parts differ by about a block.
  *
  * The stripes of a part are dealt to the ranks of a host. The ranks with the same stripes on all
- * hosts exchange them, as the owners of equal slices do. */
+ * hosts exchange them, as the owners of equal slices do.
+ *
+ * Ranks with GPUs get one long piece each (rd_shard_plan.stripe): NCCL sums whole buckets, and then
+ * spreads the pieces. */
 #include "shard_impl.h"
 #include "comm_mpi.h"
 #include "rd/clock.h"
@@ -286,6 +289,7 @@ rd_code rd_shard_new(rd_comm *c, const rd_shard_plan *plan, rd_shard **out, rd_s
     *out = NULL;
     if (c->w.size == 1) return st->code;
     rd_mpi_inside(c, &world, &w, &a);
+    if (plan->stripe > 0) a = NULL;
     const int n_hosts = a ? c->w.n_hosts : c->w.size, n_owners = a ? w->n_owners : 1;
     if (n_hosts == 1) return st->code;
     s = calloc(1, sizeof *s);

@@ -17,6 +17,8 @@ enum { MAX_SLOTS = 8, ROUND = 16, MAPPED = 1 << 20 };
 
 typedef struct arena {
     float *x;
+    /* Number of elements. */
+    int64_t n;
     /* Owned. NULL: x is borrowed. */
     void *base;
     /* Mapped bytes; 0: base came from calloc. */
@@ -44,7 +46,7 @@ static bool params_arena_new(arena *a, int64_t n)
 {
     /* One vector of slack, and the cost of the alignment. */
     const size_t bytes = (size_t)n * sizeof(float) + 192;
-    *a = (arena){0};
+    *a = (arena){.n = n};
     if (bytes >= MAPPED) {
         a->base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (a->base == MAP_FAILED) a->base = NULL;
@@ -68,33 +70,35 @@ static void arena_release(arena *a)
 static void arena_borrow(arena *a, float *x)
 {
     float *device = a->device;
+    const int64_t n = a->n;
     arena_release(a);
     a->x = x;
+    a->n = n;
     a->device = device;
     a->newer = HOST_NEWER;
 }
 
-static rd_code to_host(const rd_params *p, arena *a, int64_t n, rd_status *st)
+static rd_code to_host(const rd_params *p, arena *a, rd_status *st)
 {
     if (!a->device || a->newer != DEVICE_NEWER) return st->code;
-    if (rd_gpu_download(p->gpu, a->x, a->device, (size_t)n * sizeof(float), st) == RD_OK)
+    if (rd_gpu_download(p->gpu, a->x, a->device, (size_t)a->n * sizeof(float), st) == RD_OK)
         a->newer = SAME;
     return st->code;
 }
 
-static rd_code to_device(const rd_params *p, arena *a, int64_t n, rd_status *st)
+static rd_code to_device(const rd_params *p, arena *a, rd_status *st)
 {
     if (!p->gpu || a->newer != HOST_NEWER) return st->code;
-    if (rd_gpu_upload(p->gpu, a->device, a->x, (size_t)n * sizeof(float), st) != RD_OK)
+    if (rd_gpu_upload(p->gpu, a->device, a->x, (size_t)a->n * sizeof(float), st) != RD_OK)
         return st->code;
     a->newer = SAME;
     rd_gpu_weights_changed(p->gpu);
     return st->code;
 }
 
-static rd_code device_arena_new(rd_params *p, arena *a, int64_t n, const char *what, rd_status *st)
+static rd_code device_arena_new(rd_params *p, arena *a, const char *what, rd_status *st)
 {
-    if (rd_gpu_memory_new(p->gpu, (size_t)(n + ROUND) * sizeof(float), &a->device, st) != RD_OK)
+    if (rd_gpu_memory_new(p->gpu, (size_t)(a->n + ROUND) * sizeof(float), &a->device, st) != RD_OK)
         rd_status_prefix(st,
                          "%s do not fit, whatever the batch_size; use a smaller model, or a GPU "
                          "with more memory",
@@ -292,7 +296,6 @@ rd_code rd_params_seal(rd_params *p, uint64_t seed, double init_scale, rd_status
 
 rd_code rd_params_slots(rd_params *p, int n_slots, int64_t n, rd_status *st)
 {
-    rd_assert(n == p->trained_span || !p->gpu);
     if (!p->sealed || p->n_slots + n_slots > MAX_SLOTS)
         return rd_fail(st, RD_EBUG, "bad number of optimizer slots");
     for (int k = 0; k < n_slots; k++) {
@@ -301,7 +304,7 @@ rd_code rd_params_slots(rd_params *p, int n_slots, int64_t n, rd_status *st)
                            "out of memory for the optimizer's state (%.1f MiB per slot)",
                            (double)n * 4 / 1048576);
         if (p->gpu &&
-            device_arena_new(p, &p->slot[p->n_slots], n, "the optimizer's state", st) != RD_OK)
+            device_arena_new(p, &p->slot[p->n_slots], "the optimizer's state", st) != RD_OK)
             return st->code;
         p->n_slots++;
     }
@@ -382,20 +385,18 @@ float *rd_params_device_slot(const rd_params *p, int k)
 
 rd_code rd_params_sync_to_host(rd_params *p, unsigned parts, rd_status *st)
 {
-    if (parts & RD_VALUES) RD_TRY(to_host(p, &p->values, p->span, st));
-    if (parts & RD_GRADS) RD_TRY(to_host(p, &p->grads, p->grad_span, st));
-    for (int k = 0; parts & RD_SLOTS && k < p->n_slots; k++)
-        RD_TRY(to_host(p, &p->slot[k], p->trained_span, st));
+    if (parts & RD_VALUES) RD_TRY(to_host(p, &p->values, st));
+    if (parts & RD_GRADS) RD_TRY(to_host(p, &p->grads, st));
+    for (int k = 0; parts & RD_SLOTS && k < p->n_slots; k++) RD_TRY(to_host(p, &p->slot[k], st));
 done:
     return st->code;
 }
 
 rd_code rd_params_sync_to_device(rd_params *p, unsigned parts, rd_status *st)
 {
-    if (parts & RD_VALUES) RD_TRY(to_device(p, &p->values, p->span, st));
-    if (parts & RD_GRADS) RD_TRY(to_device(p, &p->grads, p->grad_span, st));
-    for (int k = 0; parts & RD_SLOTS && k < p->n_slots; k++)
-        RD_TRY(to_device(p, &p->slot[k], p->trained_span, st));
+    if (parts & RD_VALUES) RD_TRY(to_device(p, &p->values, st));
+    if (parts & RD_GRADS) RD_TRY(to_device(p, &p->grads, st));
+    for (int k = 0; parts & RD_SLOTS && k < p->n_slots; k++) RD_TRY(to_device(p, &p->slot[k], st));
 done:
     return st->code;
 }
@@ -413,11 +414,11 @@ rd_gpu *rd_params_gpu(const rd_params *p)
 rd_code rd_params_use_gpu(rd_params *p, rd_gpu *g, rd_status *st)
 {
     p->gpu = g;
-    RD_TRY(device_arena_new(p, &p->values, p->span, "the weights", st));
+    RD_TRY(device_arena_new(p, &p->values, "the weights", st));
     RD_TRY(rd_gpu_hold(g, p->values.device, p->span, st));
-    RD_TRY(device_arena_new(p, &p->grads, p->grad_span, "the gradients", st));
+    RD_TRY(device_arena_new(p, &p->grads, "the gradients", st));
     for (int k = 0; k < p->n_slots; k++)
-        RD_TRY(device_arena_new(p, &p->slot[k], p->trained_span, "the optimizer's state", st));
+        RD_TRY(device_arena_new(p, &p->slot[k], "the optimizer's state", st));
 done:
     return st->code;
 }

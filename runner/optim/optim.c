@@ -55,6 +55,11 @@ rd_code rd_optim_step(rd_optim *o, int64_t t, double lr, double grad_scale, rd_o
     return o->sweeps->step(o, &job, stats, st);
 }
 
+rd_code rd_optim_guard(rd_optim *o, rd_status *st)
+{
+    return o->sweeps->guard(o, st);
+}
+
 rd_code rd_optim_new(const rd_optim_config *c, rd_params *p, int n_threads, rd_optim **out,
                      rd_status *st)
 {
@@ -95,8 +100,8 @@ rd_code rd_optim_new(const rd_optim_config *c, rd_params *p, int n_threads, rd_o
     if (!c->sharded) {
         RD_TRY(rd_params_slots(p, rd_optim_n_slots(o), rd_params_trained_span(p), st));
         rd_optim_fill_own(o, 0);
+        RD_TRY(o->sweeps->open(o, st));
     }
-    RD_TRY(o->sweeps->open(o, st));
     *out = o;
     o = NULL;
 done:

@@ -5,7 +5,10 @@
  * the host.
  *
  * Sums of squares are in double and in a fixed order: over blocks of 4096 elements, over the blocks
- * of a parameter, over the parameters. */
+ * of a parameter, over the parameters.
+ *
+ * If ranks keep parts of the slots (optim_shard.c), each does the whole first sweep. In the second
+ * sweep it updates its blocks alone. So all ranks have the same factors without a message. */
 #include "optim_gpu.h"
 #include "../engine/gpu/kernel.h"
 #include "rd/hash.h"
@@ -17,6 +20,7 @@ struct rd_optim_gpu {
     rd_gpu *gpu; /* borrowed */
     void *base;  /* owned; one allocation in GPU memory, which holds the arrays up to `outcome` */
     rd_gpu_block *norm, *update; /* [norm.n], [update.n] the lists of blocks */
+    rd_gpu_block *dealt;         /* [update.n] this rank's blocks of the update, then the others */
     rd_gpu_param *param;         /* by parameter */
     double *g_sq, *w_sq;         /* by block of norm: sums of squares of gradients and weights */
     double *param_w_sq;          /* by parameter: sums of squares of weights */
@@ -117,6 +121,22 @@ static __global__ void decide(const rd_gpu_param *param, int n, double max_norm,
     out->finite = isfinite(total) && isfinite(state) && !(most_norm > 0.0 && norm > most_norm);
 }
 
+/* ---- gradients of blocks that other ranks update ---- */
+
+/* Scales and clips them, or leaves zeros, as the update does with its own. */
+static __global__ void end_blocks(const rd_gpu_block *block, int64_t n, const rd_gpu_param *param,
+                                  const rd_gpu_outcome *outcome, float scale, int32_t zero,
+                                  float *g)
+{
+    if (!outcome->finite) return;
+    for (int64_t at = blockIdx.x; at < n; at += gridDim.x) {
+        const rd_gpu_block b = block[at];
+        const float clip = param[b.param].state ? 1.0f : outcome->clip;
+        for (int i = threadIdx.x; i < b.n; i += blockDim.x)
+            g[b.lo + i] = zero ? 0.0f : g[b.lo + i] * scale * clip;
+    }
+}
+
 /* ---- the average of the weights ---- */
 
 /* Moves the average by a share of the way to the weights, unless the step is skipped. */
@@ -137,28 +157,43 @@ static __device__ uint64_t optim_gpu_fold(uint64_t h, uint32_t v)
     return h ^ h >> 31;
 }
 
-/* Computes rd_optim_block_sum with a warp for each block. The 32 chains of the sum are the lanes of
- * the warp. */
+/* Returns rd_optim_block_sum, computed by a warp. The 32 chains of the sum are its lanes. */
+static __device__ uint64_t optim_gpu_block_sum(const rd_gpu_block &b, const float *w, int lane)
+{
+    uint32_t one = 0, both = 0;
+    for (int i = lane; i < (b.n + 31) / 32 * 32; i += 32) {
+        one += i < b.n ? __float_as_uint(w[b.lo + i]) : 0;
+        both += one;
+    }
+    uint64_t h = RD_FNV_START;
+    for (int k = 0; k < 4; k++) {
+        for (int j = 0; j < 8; j++) h = optim_gpu_fold(h, __shfl_sync(0xffffffffu, one, 8 * k + j));
+        for (int j = 0; j < 8; j++)
+            h = optim_gpu_fold(h, __shfl_sync(0xffffffffu, both, 8 * k + j));
+    }
+    return h;
+}
+
 static __global__ void sum_blocks(const rd_gpu_block *block, int64_t n, const float *w,
                                   uint64_t *sum)
 {
     const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
     for (int64_t at = (int64_t)blockIdx.x * warps + threadIdx.x / 32; at < n;
          at += (int64_t)gridDim.x * warps) {
-        const rd_gpu_block b = block[at];
-        uint32_t one = 0, both = 0;
-        for (int i = lane; i < (b.n + 31) / 32 * 32; i += 32) {
-            one += i < b.n ? __float_as_uint(w[b.lo + i]) : 0;
-            both += one;
-        }
-        uint64_t h = RD_FNV_START;
-        for (int k = 0; k < 4; k++) {
-            for (int j = 0; j < 8; j++)
-                h = optim_gpu_fold(h, __shfl_sync(0xffffffffu, one, 8 * k + j));
-            for (int j = 0; j < 8; j++)
-                h = optim_gpu_fold(h, __shfl_sync(0xffffffffu, both, 8 * k + j));
-        }
+        const uint64_t h = optim_gpu_block_sum(block[at], w, lane);
         if (lane == 0) sum[at] = h;
+    }
+}
+
+/* Compares the checksums of blocks with `sum`. */
+static __global__ void compare_blocks(const rd_gpu_block *block, int64_t n, const float *w,
+                                      const uint64_t *sum, rd_gpu_outcome *out)
+{
+    const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    for (int64_t at = (int64_t)blockIdx.x * warps + threadIdx.x / 32; at < n;
+         at += (int64_t)gridDim.x * warps) {
+        const uint64_t h = optim_gpu_block_sum(block[at], w, lane);
+        if (lane == 0 && h != sum[at]) (void)atomicMax(&out->damaged, (int)(n - at));
     }
 }
 
@@ -181,6 +216,10 @@ static void lay_out(rd_optim_gpu *d, const rd_optim *o, room *r)
     const int n = rd_params_n(o->p);
     optim_gpu_take(r, o->norm.n, &d->norm);
     optim_gpu_take(r, o->update.n, &d->update);
+    if (o->shard)
+        optim_gpu_take(r, o->update.n, &d->dealt);
+    else
+        d->dealt = d->update; /* all blocks are this rank's */
     optim_gpu_take(r, n, &d->param);
     optim_gpu_take(r, o->norm.n, &d->g_sq);
     optim_gpu_take(r, o->norm.n, &d->w_sq);
@@ -192,18 +231,26 @@ static void lay_out(rd_optim_gpu *d, const rd_optim *o, room *r)
     d->outcome = reinterpret_cast<rd_gpu_outcome *>(outcome);
 }
 
-static rd_code send_blocks(rd_optim_gpu *d, const rd_optim_blocks *from, rd_gpu_block *to,
-                           rd_status *st)
+static void optim_gpu_describe(const rd_optim_block *k, rd_gpu_block *out)
+{
+    out->lo = k->lo;
+    out->at = k->at;
+    out->n = (int32_t)k->n;
+    out->param = k->param;
+    out->row = (int32_t)k->row;
+}
+
+/* dealt: blocks of this rank come first. */
+static rd_code send_blocks(rd_optim_gpu *d, const rd_optim *o, const rd_optim_blocks *from,
+                           bool dealt, rd_gpu_block *to, rd_status *st)
 {
     const size_t bytes = (size_t)from->n * sizeof *to;
     rd_gpu_block *list = static_cast<rd_gpu_block *>(malloc(bytes + 1));
+    int64_t own = 0, other = dealt ? from->n_own : 0;
     if (!list) return rd_fail(st, RD_EENV, "out of memory for the optimizer");
     for (int64_t b = 0; b < from->n; b++) {
         const rd_optim_block *k = &from->at[b];
-        list[b].lo = k->lo;
-        list[b].n = (int32_t)k->n;
-        list[b].param = k->param;
-        list[b].row = (int32_t)k->row;
+        optim_gpu_describe(k, &list[dealt && rd_optim_is_own(o, k) ? own++ : other++]);
     }
     (void)rd_gpu_upload(d->gpu, to, list, bytes, st);
     free(list);
@@ -249,8 +296,10 @@ static rd_code optim_gpu_fill(rd_optim_gpu *d, const rd_optim *o, rd_status *st)
     r.base = static_cast<unsigned char *>(d->base);
     r.used = 0;
     lay_out(d, o, &r);
-    RD_TRY_OR_RETURN(send_blocks(d, &o->norm, d->norm, st));
-    RD_TRY_OR_RETURN(send_blocks(d, &o->update, d->update, st));
+    RD_TRY_OR_RETURN(rd_gpu_zero(d->gpu, d->outcome, outcome_bytes(o), st));
+    RD_TRY_OR_RETURN(send_blocks(d, o, &o->norm, false, d->norm, st));
+    RD_TRY_OR_RETURN(send_blocks(d, o, &o->update, false, d->update, st));
+    if (o->shard) RD_TRY_OR_RETURN(send_blocks(d, o, &o->update, true, d->dealt, st));
     return send_params(d, o, st);
 }
 
@@ -303,8 +352,8 @@ static rd_code second_sweep(const rd_optim *o, const rd_optim_job *job, bool zer
 {
     const rd_optim_gpu *d = o->gpu;
     rd_optim_sweep s = rd_optim_sweep();
-    s.on.block = d->update;
-    s.on.n_blocks = o->update.n;
+    s.on.block = d->dealt;
+    s.on.n_blocks = o->update.n_own;
     s.on.param = d->param;
     s.on.factor = o->trust ? d->factor : NULL;
     s.on.outcome = d->outcome;
@@ -321,23 +370,92 @@ static rd_code second_sweep(const rd_optim *o, const rd_optim_job *job, bool zer
     return o->def->gpu_update(d->gpu, &s, st);
 }
 
+/* Does with the gradients of the blocks of other ranks what the update does with its own. */
+static rd_code end_others(const rd_optim *o, float scale, bool zero, rd_status *st)
+{
+    const rd_optim_gpu *d = o->gpu;
+    const int64_t n = o->update.n - o->update.n_own;
+    const unsigned grid = (unsigned)(n < (1 << 20) ? n : 1 << 20);
+    return RD_LAUNCH(d->gpu, st, end_blocks, grid, RD_BLOCK, 0, d->dealt + o->update.n_own, n,
+                     d->param, d->outcome, scale, (int32_t)zero, rd_params_device_grads(o->p));
+}
+
+/* Moves the averages of elements [lo, lo + n), which begin at element `at` of the slot. */
+static rd_code follow_range(const rd_optim *o, int64_t t, int64_t lo, int64_t at, int64_t n,
+                            rd_status *st)
+{
+    const rd_optim_gpu *d = o->gpu;
+    if (n <= 0) return st->code;
+    return RD_LAUNCH(d->gpu, st, follow_weights, rd_grid(n, RD_BLOCK), RD_BLOCK, 0, d->outcome, n,
+                     rd_params_device_values(o->p) + lo, rd_optim_ema_share(o, t),
+                     rd_params_device_slot(o->p, rd_optim_ema_slot(o)) + at);
+}
+
+static rd_code move_averages(const rd_optim *o, int64_t t, rd_status *st)
+{
+    const int64_t trained = rd_params_trained_span(o->p);
+    int64_t n = 0;
+    if (!o->shard) return follow_range(o, t, 0, 0, trained, st);
+    const rd_shard_piece *p = rd_shard_pieces(o->shard, &n);
+    for (int64_t i = 0; i < n && st->code == RD_OK; i++)
+        if (p[i].host == rd_shard_host(o->shard))
+            (void)follow_range(o, t, p[i].lo, p[i].at,
+                               (p[i].hi < trained ? p[i].hi : trained) - p[i].lo, st);
+    return st->code;
+}
+
+/* ---- checksums, on the host ---- */
+
+/* Without a division the other GPUs have copies of the update. With it, a damaged weight would
+ * reach them all, so each step compares checksums first. */
+static rd_code queue_compare(const rd_optim *o, rd_status *st)
+{
+    const rd_optim_gpu *d = o->gpu;
+    const int64_t n = o->update.n;
+    if (!rd_optim_sums_hold(o)) return st->code;
+    return RD_LAUNCH(d->gpu, st, compare_blocks, rd_grid(n, RD_BLOCK / 32), RD_BLOCK, 0, d->update,
+                     n, rd_params_device_values(o->p), d->sum, d->outcome);
+}
+
+static rd_code queue_sums(const rd_optim *o, rd_status *st)
+{
+    const rd_optim_gpu *d = o->gpu;
+    const int64_t n = o->update.n;
+    return RD_LAUNCH(d->gpu, st, sum_blocks, rd_grid(n, RD_BLOCK / 32), RD_BLOCK, 0, d->update, n,
+                     rd_params_device_values(o->p), d->sum);
+}
+
+/* Takes what the last download of the outcome found. */
+static void note_damage(rd_optim *o)
+{
+    if (o->damaged < 0 && o->gpu->back->damaged > 0)
+        o->damaged = o->update.n - o->gpu->back->damaged;
+}
+
+static rd_code optim_gpu_guard(rd_optim *o, rd_status *st)
+{
+    if (!o->shard) return st->code;
+    RD_TRY_OR_RETURN(rd_params_sync_to_device(o->p, RD_VALUES, st));
+    RD_TRY_OR_RETURN(queue_sums(o, st));
+    o->sum_version = rd_params_version(o->p);
+    return st->code;
+}
+
 static rd_code optim_gpu_step(rd_optim *o, const rd_optim_job *job, rd_optim_stats *stats,
                               rd_status *st)
 {
     const rd_optim_gpu *d = o->gpu;
     const int n = rd_params_n(o->p);
     RD_TRY_OR_RETURN(rd_params_sync_to_device(o->p, RD_VALUES | RD_GRADS | RD_SLOTS, st));
+    RD_TRY_OR_RETURN(queue_compare(o, st));
     RD_TRY_OR_RETURN(first_sweep(o, job->scale, job->weights, stats->most_norm, st));
     RD_TRY_OR_RETURN(second_sweep(o, job, stats->zero_grads, st));
-    if (o->ema) {
-        const int64_t trained = rd_params_trained_span(o->p);
-        RD_TRY_OR_RETURN(RD_LAUNCH(d->gpu, st, follow_weights, rd_grid(trained, RD_BLOCK), RD_BLOCK,
-                                   0, d->outcome, trained, rd_params_device_values(o->p),
-                                   rd_optim_ema_share(o, job->t),
-                                   rd_params_device_slot(o->p, rd_optim_ema_slot(o))));
-    }
+    if (o->shard && (stats->want_grads || stats->zero_grads))
+        RD_TRY_OR_RETURN(end_others(o, job->scale, stats->zero_grads, st));
+    if (o->ema) RD_TRY_OR_RETURN(move_averages(o, job->t, st));
     RD_TRY_OR_RETURN(rd_gpu_download(d->gpu, d->back, d->outcome,
                                      stats->param_norm ? outcome_bytes(o) : sizeof *d->back, st));
+    note_damage(o);
     const double *g_sq = param_g_sq(d->back);
     stats->finite = d->back->finite != 0;
     stats->grad_norm = sqrt(d->back->total);
@@ -357,12 +475,13 @@ static rd_code optim_gpu_step(rd_optim *o, const rd_optim_job *job, rd_optim_sta
 static rd_code optim_gpu_sums(rd_optim *o, uint64_t *sum, rd_status *st)
 {
     const rd_optim_gpu *d = o->gpu;
-    const int64_t n = o->update.n;
     RD_TRY_OR_RETURN(rd_params_sync_to_device(o->p, RD_VALUES, st));
-    RD_TRY_OR_RETURN(RD_LAUNCH(d->gpu, st, sum_blocks, rd_grid(n, RD_BLOCK / 32), RD_BLOCK, 0,
-                               d->update, n, rd_params_device_values(o->p), d->sum));
-    return rd_gpu_download(d->gpu, sum, d->sum, (size_t)n * sizeof *sum, st);
+    RD_TRY_OR_RETURN(queue_compare(o, st));
+    RD_TRY_OR_RETURN(queue_sums(o, st));
+    RD_TRY_OR_RETURN(rd_gpu_download(d->gpu, d->back, d->outcome, sizeof *d->back, st));
+    note_damage(o);
+    return rd_gpu_download(d->gpu, sum, d->sum, (size_t)o->update.n * sizeof *sum, st);
 }
 
 const rd_optim_sweeps rd_optim_gpu_sweeps = {optim_gpu_open, optim_gpu_close, optim_gpu_step,
-                                             optim_gpu_sums};
+                                             optim_gpu_sums, optim_gpu_guard};

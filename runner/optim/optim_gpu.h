@@ -6,7 +6,7 @@
 
 /* A block, as in rd_optim_block. */
 typedef struct rd_gpu_block {
-    int64_t lo;
+    int64_t lo, at;
     int32_t n, param, row;
 } rd_gpu_block;
 
@@ -26,11 +26,14 @@ typedef struct rd_gpu_outcome {
     double decayed; /* sum of squares of the weights with weight decay */
     float clip;     /* factor of clipping */
     int32_t finite; /* 0: the update does nothing */
+    /* n - b, b: the lowest of the n blocks that does not have its checksum; 0: there is none */
+    int32_t damaged;
+    int32_t unused;
 } rd_gpu_outcome;
 
 /* The arguments of a kernel. All pointers are GPU memory. */
 typedef struct rd_gpu_arrays {
-    const rd_gpu_block *block;
+    const rd_gpu_block *block; /* those that this rank updates */
     int64_t n_blocks;
     const rd_gpu_param *param;
     const float *factor; /* factor of LARS by parameter; NULL: 1 */

@@ -43,7 +43,8 @@ typedef struct rd_optim_job {
 
 /* The sweeps of one kind of backend. */
 typedef struct rd_optim_sweeps {
-    /* Makes o->gpu: lists and sums in the memory of the parameters' GPU. Does nothing on a CPU. */
+    /* Makes o->gpu: lists and sums in the memory of the parameters' GPU. Called when it is known
+     * which blocks this rank updates. Does nothing on a CPU. */
     rd_code (*open)(rd_optim *o, rd_status *st);
     void (*close)(rd_optim *o);
     /* Does both sweeps and fills all of *stats. */
@@ -51,6 +52,7 @@ typedef struct rd_optim_sweeps {
     /* Writes rd_optim_block_sum of the values of each block of the update; on a CPU, of each block
      * of this rank. */
     rd_code (*sums)(rd_optim *o, uint64_t *sum, rd_status *st);
+    rd_code (*guard)(rd_optim *o, rd_status *st); /* see rd_optim_guard */
 } rd_optim_sweeps;
 
 struct rd_optim {
@@ -87,6 +89,7 @@ struct rd_optim {
     uint64_t *sum;          /* [update.n] rd_optim_block_sum of the values at sum_version */
     uint64_t sum_version;   /* version of the parameters; 0: there are no sums yet */
     int64_t damaged;        /* lowest block of this rank with another checksum; -1: none */
+    /* On GPUs that keep parts of the slots, o->gpu has the sums of sum_version. */
 
     /* Blocks of the update whose checksums this rank computes: all; or those in its range, those
      * that other hosts update included. Owned; [n_guard]. */
@@ -105,7 +108,7 @@ RD_C_BEGIN
 
 /* Returns a checksum of the bits of n values. */
 uint64_t rd_optim_block_sum(const float *x, int64_t n);
-/* Returns whether o->sum describes the present values. */
+/* Returns whether the checksums that the last update left describe the present values. */
 bool rd_optim_sums_hold(const rd_optim *o);
 /* Returns whether a parameter is a running statistic, which no optimizer updates. */
 static inline bool rd_optim_is_state(const rd_optim *o, int param)

@@ -11,7 +11,10 @@
  * the same numbers in the same order as without a division, and has the same bytes.
  *
  * A slot has the elements of the host's pieces one after another. The ranks of a host divide the
- * host's blocks, and share its memory, as without a division (optim_share.c). */
+ * host's blocks, and share its memory, as without a division (optim_share.c).
+ *
+ * With GPUs, each rank counts as a host, and gets the sums of all gradients. It adds up all norms
+ * itself, and updates its blocks (optim_gpu.cu). The caller then spreads the weights. */
 #include "optim_impl.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -74,7 +77,8 @@ rd_code rd_optim_shard(rd_optim *o, rd_comm *c, rd_shard *s, char why[200], rd_s
         for (int64_t b = 0; b < o->norm.n; b++) o->norm_host[b] = o->norm.at[b].host;
     }
     RD_TRY(rd_params_slots(o->p, rd_optim_n_slots(o), rd_optim_kept(o), st));
-    if (!s || rd_shard_shares(s)) RD_TRY(rd_optim_share(o, c, why, st));
+    if (rd_params_kind(o->p) == RD_CPU && (!s || rd_shard_shares(s)))
+        RD_TRY(rd_optim_share(o, c, why, st));
     if (o->shared) goto done;
     if (s && why[0]) {
         rd_fail(st, RD_EENV, "'shard' optimizer: %.180s", why);
@@ -82,6 +86,7 @@ rd_code rd_optim_shard(rd_optim *o, rd_comm *c, rd_shard *s, char why[200], rd_s
     }
     rd_optim_take_own(o);
     rd_optim_fill_own(o, 0);
+    RD_TRY(o->sweeps->open(o, st));
 done:
     return st->code;
 }

@@ -67,7 +67,7 @@ uint64_t rd_optim_block_sum(const float *x, int64_t n)
 
 bool rd_optim_sums_hold(const rd_optim *o)
 {
-    return o->sum && o->sum_version == rd_params_version(o->p);
+    return (o->sum || (o->gpu && o->shard)) && o->sum_version == rd_params_version(o->p);
 }
 
 bool rd_optim_is_shared(const rd_optim *o)

@@ -44,33 +44,34 @@ static __device__ inline void rd_apply(const Rule &rule, float &w, float g, floa
         rule(w, rd_prepared(g, w, decay, factor), slot);
 }
 
+/* Updates element i of the arenas, which is element `at` of a slot. */
 template <class Rule>
 static __device__ inline void rd_update_one(const Rule &rule, const rd_gpu_arrays &s, int64_t i,
-                                            float clip, float decay, float factor)
+                                            int64_t at, float clip, float decay, float factor)
 {
     float slot[Rule::SLOTS + 1], w = s.w[i];
     const float g = s.g[i] * s.scale * clip;
-    for (int k = 0; k < Rule::SLOTS; k++) slot[k] = s.slot[k][i];
+    for (int k = 0; k < Rule::SLOTS; k++) slot[k] = s.slot[k][at];
     rd_apply(rule, w, g, slot, decay, factor);
     s.g[i] = s.zero ? 0.0f : g;
     s.w[i] = w;
-    for (int k = 0; k < Rule::SLOTS; k++) s.slot[k][i] = slot[k];
+    for (int k = 0; k < Rule::SLOTS; k++) s.slot[k][at] = slot[k];
 }
 
 struct alignas(16) rd_four { /* four floats that move as one vector */
     float at[4];
 };
 
-/* Updates four neighbours, which are aligned to 16 bytes. */
+/* Updates four neighbours, which are aligned to 16 bytes. i, at: as in rd_update_one. */
 template <class Rule>
 static __device__ inline void rd_update_four(const Rule &rule, const rd_gpu_arrays &s, int64_t i,
-                                             float clip, float decay, float factor)
+                                             int64_t at, float clip, float decay, float factor)
 {
     rd_four w = *reinterpret_cast<const rd_four *>(s.w + i),
             g = *reinterpret_cast<const rd_four *>(s.g + i);
     rd_four slots[Rule::SLOTS + 1];
     for (int k = 0; k < Rule::SLOTS; k++)
-        slots[k] = *reinterpret_cast<const rd_four *>(s.slot[k] + i);
+        slots[k] = *reinterpret_cast<const rd_four *>(s.slot[k] + at);
 #pragma unroll
     for (int j = 0; j < 4; j++) {
         float slot[Rule::SLOTS + 1];
@@ -82,7 +83,7 @@ static __device__ inline void rd_update_four(const Rule &rule, const rd_gpu_arra
     }
     *reinterpret_cast<rd_four *>(s.g + i) = g;
     *reinterpret_cast<rd_four *>(s.w + i) = w;
-    for (int k = 0; k < Rule::SLOTS; k++) *reinterpret_cast<rd_four *>(s.slot[k] + i) = slots[k];
+    for (int k = 0; k < Rule::SLOTS; k++) *reinterpret_cast<rd_four *>(s.slot[k] + at) = slots[k];
 }
 
 template <class Rule>
@@ -91,7 +92,7 @@ static __device__ void rd_update_rows(const Rule &rule, const rd_gpu_arrays &s,
 {
     const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
     for (int r = threadIdx.x / 32; r < b.n / b.row; r += warps) {
-        const int64_t lo = b.lo + (int64_t)r * b.row;
+        const int64_t lo = b.lo + (int64_t)r * b.row, at = b.at + (int64_t)r * b.row;
         bool any = false, stored = false;
         for (int i = lane; i < b.row; i += 32) {
             const float g = s.g[lo + i] * s.scale * clip;
@@ -104,7 +105,8 @@ static __device__ void rd_update_rows(const Rule &rule, const rd_gpu_arrays &s,
             for (int i = lane; i < b.row && stored && s.zero; i += 32) s.g[lo + i] = 0.0f;
             continue;
         }
-        for (int i = lane; i < b.row; i += 32) rd_update_one(rule, s, lo + i, clip, decay, factor);
+        for (int i = lane; i < b.row; i += 32)
+            rd_update_one(rule, s, lo + i, at + i, clip, decay, factor);
     }
 }
 
@@ -134,9 +136,9 @@ static __global__ void __launch_bounds__(RD_BLOCK, 3) rd_update_all(Rule rule, r
         }
         const int whole = b.n / 4 * 4;
         for (int i = 4 * threadIdx.x; i < whole; i += 4 * blockDim.x)
-            rd_update_four(rule, s, b.lo + i, clip, decay, factor);
-        if (whole + (int)threadIdx.x < b.n)
-            rd_update_one(rule, s, b.lo + whole + threadIdx.x, clip, decay, factor);
+            rd_update_four(rule, s, b.lo + i, b.at + i, clip, decay, factor);
+        const int rest = whole + (int)threadIdx.x;
+        if (rest < b.n) rd_update_one(rule, s, b.lo + rest, b.at + rest, clip, decay, factor);
     }
 }
 

@@ -79,12 +79,17 @@ static rd_code print_memory(rd_run *r, bool stepped, rd_status *st)
     double kept = 4.0 * (double)rd_optim_kept(r->optim);
     const int slots = rd_params_n_slots(r->params), parts = shard ? rd_shard_n_hosts(shard) : 1;
     memory_use m;
+    /* The key shard would divide the state among these. */
+    const int sharers = rd_optim_is_shared(r->optim) ? r->world->n_hosts : r->world->size;
     char of[80] = "", activations[96] = "not known without --check_steps=10";
     RD_TRY(memory_use_of(r, &m, st));
     RD_TRY(check_largest(r, &kept, st));
     if (shard)
         (void)snprintf(of, sizeof of, "; the largest part of %d %ss, shard optimizer", parts,
                        rd_shard_shares(shard) ? "host" : "rank");
+    else if (sharers > 1 && slots > 0)
+        (void)snprintf(of, sizeof of, "; %.1f MB with shard optimizer",
+                       check_mb(kept * slots) / sharers);
     if (stepped && !r->gpu)
         (void)snprintf(activations, sizeof activations,
                        "%.1f MB, and %.1f MB in the memory of gradients", check_mb(m.activations),

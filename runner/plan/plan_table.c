@@ -14,6 +14,34 @@ static void print_link(FILE *out, const char *where, const forecast_link *l, con
                   l->measured ? "fitted to this run" : "given or assumed");
 }
 
+/* Prints the memory of weights, gradients and optimizer, with and without the key shard. */
+static void print_sizes(FILE *out, const forecast_step *m, int per_host)
+{
+    static const int hosts[] = {1, 2, 4, 8, 32, 128};
+    const bool shares = forecast_shares(m);
+    const double all = forecast_memory(m, 1, per_host, false);
+    const char *before = "with shard optimizer:";
+    char who[64] = "rank", times[32] = "";
+    if (!(m->weight_bytes > 0.0)) return;
+    if (shares && per_host > 1) {
+        (void)snprintf(who, sizeof who, "host of %d ranks", per_host);
+        (void)snprintf(times, sizeof times, "%d x ", per_host);
+    }
+    (void)fprintf(out,
+                  "memory of a %s, without activations: weights %.4g MB, gradients %s%.4g MB, "
+                  "optimizer %.4g MB; together %.4g MB\n",
+                  who, m->weight_bytes * 1e-6, times, m->gradient_bytes * 1e-6,
+                  m->state_bytes * 1e-6, all * 1e-6);
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
+        const double mine = forecast_memory(m, hosts[i], per_host, true);
+        if (!(mine < all)) continue;
+        (void)fprintf(out, "%s %.4g MB on %d host%s", before, mine * 1e-6, hosts[i],
+                      RD_S(hosts[i]));
+        before = ",";
+    }
+    if (*before == ',') (void)fprintf(out, "\n");
+}
+
 /* measured: the measured step; m: the step on the cluster that the user asks about. run: the log
  * folder of the run that measured it; NULL: this run. */
 static void print_table(const forecast_step *measured, const forecast_step *m, int per_host,
@@ -40,11 +68,14 @@ static void print_table(const forecast_step *measured, const forecast_step *m, i
                   m->bytes * 1e-6, m->buckets, RD_S((int)m->buckets), m->wire < 1.0 ? "2" : "4",
                   m->overlaps ? "summed while backward runs" : "summed after backward");
     if (m->shard)
-        (void)fprintf(out, "shard optimizer: each host updates its part, and sends the others "
-                           "these weights after the update\n");
+        (void)fprintf(out,
+                      "shard optimizer: each %s updates its part, and sends the others these "
+                      "weights after the update\n",
+                      m->gpu ? "GPU" : "host");
     if (m->optimizer_bytes > 0.0)
-        (void)fprintf(out, "optimizer state: %.4g MB on a host of the measured run\n",
-                      m->optimizer_bytes * 1e-6);
+        (void)fprintf(out, "optimizer state: %.4g MB on a %s of the measured run\n",
+                      m->optimizer_bytes * 1e-6, forecast_shares(m) ? "host" : "rank");
+    print_sizes(out, m, per_host);
     print_link(out, "between hosts", &m->between, "");
     if (per_host > 1 && m->shared)
         print_link(out, "inside a host", &m->inside, " of bus bandwidth");
@@ -98,6 +129,10 @@ static rd_code print_json(const forecast_step *measured, const forecast_step *m,
         plan_add_real(row, "weak", r.weak);
         plan_add_real(row, "strong_step_s", r.strong_step_s);
         plan_add_real(row, "strong", r.strong);
+        if (m->weight_bytes > 0.0) {
+            plan_add_real(row, "memory_bytes", forecast_memory(m, h, per_host, false));
+            plan_add_real(row, "memory_shard_bytes", forecast_memory(m, h, per_host, true));
+        }
         (void)json_array_append_new(list, row);
     }
     (void)json_object_set_new(o, "hosts", list);

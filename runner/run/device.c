@@ -313,19 +313,47 @@ void device_measure_fixed(rd_run *r)
     if (run_gpu(r)) r->fixed_bytes = rd_gpu_in_use(run_gpu(r));
 }
 
+/* Writes what the key shard would free on each GPU, for a message; "": nothing. */
+static void name_shard(const rd_run *r, char out[96])
+{
+    const double n = r->world->size, state = r->optim
+                                                 ? 4.0 * (double)rd_params_trained_span(r->params) *
+                                                       rd_optim_n_slots(r->optim)
+                                                 : 0.0;
+    out[0] = '\0';
+    if (n > 1.0 && state > 0.0 && !r->optim_config.sharded)
+        (void)snprintf(out, 96, "; \"shard\": \"optimizer\" would free %.1f MiB on each GPU",
+                       (1.0 - 1.0 / n) * state / 1048576.0);
+}
+
+rd_code device_explain_state(const rd_run *r, rd_status *st)
+{
+    uint64_t asked, left;
+    const int parts = run_gpu(r) ? r->world->size : r->world->n_hosts;
+    if (st->code != RD_EENV || parts == 1 || r->optim_config.sharded) return st->code;
+    if (run_gpu(r) && !rd_gpu_short(run_gpu(r), st, &asked, &left)) return st->code;
+    rd_status_prefix(st,
+                     "set \"shard\": \"optimizer\", with which each of %d %s keeps 1/%d of the "
+                     "optimizer's state",
+                     parts, run_gpu(r) ? "GPUs" : "hosts", parts);
+    return st->code;
+}
+
 rd_code device_explain(const rd_run *r, const char *key, int64_t batch, rd_status *st)
 {
     uint64_t asked, left;
-    char remedy[160];
+    char remedy[256], shard[96];
     if (!run_gpu(r) || st->code != RD_EENV || !rd_gpu_short(run_gpu(r), st, &asked, &left))
         return st->code;
     const uint64_t used = rd_gpu_in_use(run_gpu(r));
     const int64_t fits = rd_gpu_batch_that_fits(batch, r->fixed_bytes, used, asked, left);
+    name_shard(r, shard);
     if (fits > 0)
-        (void)snprintf(remedy, sizeof remedy, "'%s' %" PRId64 " may fit", key, fits);
+        (void)snprintf(remedy, sizeof remedy, "'%s' %" PRId64 " may fit%s", key, fits, shard);
     else
         (void)snprintf(remedy, sizeof remedy,
-                       "not even one sample fits; use a smaller model, or a GPU with more memory");
+                       "not even one sample fits; use a smaller model, or a GPU with more memory%s",
+                       shard);
     rd_status_prefix(
         st,
         "'%s' %" PRId64

@@ -38,6 +38,9 @@ double device_peak_bytes(const rd_run *r);
 /* Adds a hint to the failure of a step that ran out of GPU memory: a batch size that may fit. key:
  * the config key that sets the batch size; batch: its value. */
 rd_code device_explain(const rd_run *r, const char *key, int64_t batch, rd_status *st);
+/* Adds a hint to a failure for which there was no memory for the optimizer's state: the key shard,
+ * if it divides the state here. */
+rd_code device_explain_state(const rd_run *r, rd_status *st);
 
 /* ---- batches ---- */
 

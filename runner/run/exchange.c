@@ -20,6 +20,7 @@
 #include "device.h"
 #include "embeddings.h"
 #include "gpu_group.h"
+#include "rd/gpu_parts.h"
 #include "rd/shard.h"
 
 #include <inttypes.h>
@@ -54,6 +55,8 @@ struct exchange {
     rd_gpu_group *group;   /* owned; NULL: the hosts sum, or there is one rank */
     char why[200];         /* why there is no group; "": there is one, or none is needed */
     rd_gpu_sum_time *time; /* owned; [n] */
+    rd_gpu_part *part;     /* owned; [n_parts]; the weights of each rank; NULL: no key shard */
+    int n_parts;
 };
 
 /* ---- buckets ---- */
@@ -245,15 +248,13 @@ static void report_times(exchange *x, int64_t rest_ns, const embeddings_sent *ta
     }
 }
 
-/* Returns the bytes that this rank sends to other hosts. In a ring through all ranks, one link of
- * each host leads to another host. */
+/* Returns the bytes that this rank sends to other hosts while all ranks get an array of which each
+ * has a part. In a ring through all ranks, one link of each host leads to another host. */
 static double ring_bytes(const rd_run *r, double bytes)
 {
-    const double ranks = r->world->size,
-                 narrow = r->config.allreduce_dtype == RD_WIRE_F32 ? 1.0 : 0.5;
-    return r->world->n_hosts > 1
-               ? 2.0 * (ranks - 1.0) / ranks * bytes * narrow / (double)r->world->local_size
-               : 0.0;
+    const double ranks = r->world->size;
+    return r->world->n_hosts > 1 ? (ranks - 1.0) / ranks * bytes / (double)r->world->local_size
+                                 : 0.0;
 }
 
 /* The stream of the ops waits for the sums between these marks. The host waits with it, so that a
@@ -286,7 +287,8 @@ static rd_code finish_on_gpus(exchange *x, step_comm *out, rd_status *st)
         fmax(busy,
              /* the sums without the gaps between them, in which NCCL waits for the next bucket */
              waited);
-    out->wire_bytes = ring_bytes(r, out->bytes);
+    out->wire_bytes = 2.0 * ring_bytes(r, out->bytes) *
+                      (r->config.allreduce_dtype == RD_WIRE_F32 ? 1.0 : 0.5);
     x->warm = true;
 done:
     return st->code;
@@ -332,6 +334,42 @@ rd_code exchange_finish(exchange *x, step_comm *out, rd_status *st)
     if (run_gpu(r)) rd_params_touch_grads(r->params);
 done:
     return st->code;
+}
+
+/* ---- weights of GPUs that keep parts of the optimizer's state ---- */
+
+static rd_code spread_by_nccl(exchange *x, double *seconds, rd_status *st)
+{
+    rd_run *r = x->run;
+    rd_gpu_sum_time time;
+    int n = 0;
+    RD_TRY(rd_gpu_group_spread(x->group, rd_params_device_values(r->params), x->part, x->n_parts,
+                               st));
+    RD_TRY(rd_gpu_group_join(x->group, st));
+    RD_TRY(rd_gpu_group_wait(x->group, r->config.stall_abort_s, st));
+    RD_TRY(rd_gpu_group_times(x->group, &time, 1, &n, st));
+    *seconds = n > 0 ? time.begin_s - time.end_s : 0.0;
+done:
+    return st->code;
+}
+
+static rd_code spread_by_hosts(exchange *x, double *seconds, rd_status *st)
+{
+    rd_params *ps = x->run->params;
+    const int64_t begin_ns = rd_now_ns();
+    RD_TRY(rd_params_sync_to_host(ps, RD_VALUES, st));
+    RD_TRY(rd_shard_collect(x->shard, rd_params_values(ps), st));
+    rd_params_updated(ps);
+    *seconds = (double)(rd_now_ns() - begin_ns) * 1e-9;
+done:
+    return st->code;
+}
+
+rd_code exchange_spread(exchange *x, double *bytes, double *seconds, rd_status *st)
+{
+    *seconds = 0.0;
+    *bytes = ring_bytes(x->run, 4.0 * (double)rd_params_grad_span(x->run->params));
+    return x->group ? spread_by_nccl(x, seconds, st) : spread_by_hosts(x, seconds, st);
 }
 
 rd_code exchange_alone(exchange *x, int64_t n, double *seconds, rd_status *st)
@@ -399,8 +437,14 @@ static void describe_on_gpus(const exchange *x, rd_strbuf *out)
 void exchange_describe(const exchange *x, rd_strbuf *out)
 {
     const int tables = embeddings_n(x->tables);
-    if (run_gpu(x->run) && x->run->world->size > 1) describe_on_gpus(x, out);
-    if ((x->run->world->n_hosts == 1 && !x->shard) || !x->flow) return;
+    const bool gpu = run_gpu(x->run) != NULL;
+    if (gpu && x->run->world->size > 1) describe_on_gpus(x, out);
+    if (gpu && x->shard)
+        rd_strbuf_printf(out,
+                         "shard optimizer: each of %d GPUs keeps and updates its part, and sends "
+                         "these weights to the others\n",
+                         rd_shard_n_hosts(x->shard));
+    if ((x->run->world->n_hosts == 1 && (gpu || !x->shard)) || !x->flow) return;
     const rd_flow_mode mode = rd_flow_mode_of(x->flow);
     rd_strbuf_printf(out, "between hosts: gradients travel as %s in %d bucket%s of about %g MB%s",
                      rd_wire_name(x->run->config.allreduce_dtype), x->n, RD_S(x->n),
@@ -412,7 +456,7 @@ void exchange_describe(const exchange *x, rd_strbuf *out)
     if (tables > 0)
         rd_strbuf_printf(out, ", and %d embedding%s by rows after it", tables, RD_S(tables));
     rd_strbuf_printf(out, "\n");
-    if (x->shard)
+    if (x->shard && !gpu)
         rd_strbuf_printf(out,
                          "shard optimizer: each of %d %s keeps and updates its part, and sends "
                          "these weights to the others\n",
@@ -426,7 +470,7 @@ rd_shard *exchange_shard(const exchange *x)
 
 rd_code exchange_whole(exchange *x, rd_status *st)
 {
-    if (!x->shard) return st->code;
+    if (!x->shard || run_gpu(x->run)) return st->code;
     (void)rd_shard_collect_parts(x->shard, rd_params_grads(x->run->params), st);
     RD_TRY(rd_comm_local_barrier(x->run->comm, st));
 done:
@@ -452,14 +496,34 @@ void exchange_free(exchange *x)
     free(x->size);
     free(x->left);
     free(x->time);
+    free(x->part);
     free(x);
 }
 
-/* Collective. Divides the parameters between hosts, if the config says so. */
+/* Lists the pieces of all ranks for NCCL. */
+static rd_code list_parts(exchange *x, rd_status *st)
+{
+    int64_t n;
+    const rd_shard_piece *piece = rd_shard_pieces(x->shard, &n);
+    x->part = calloc((size_t)n + 1, sizeof *x->part);
+    if (!x->part) return rd_fail(st, RD_EENV, "out of memory for the parts of the GPUs");
+    for (int64_t i = 0; i < n; i++)
+        x->part[x->n_parts++] = (rd_gpu_part){
+            .from = piece[i].lo, .n = piece[i].hi - piece[i].lo, .rank = piece[i].host};
+    return st->code;
+}
+
+/* Collective. Divides the parameters between hosts or GPUs, if the config says so. */
 static rd_code divide(exchange *x, rd_status *st)
 {
+    /* Messages count bytes as int, so a rank's piece of a stripe has at most this number of
+     * elements. */
+    enum { LONGEST = 1 << 27 };
     const rd_run *r = x->run;
-    const int n = embeddings_n(x->tables);
+    const bool gpu = run_gpu(r) != NULL;
+    const int n = gpu ? 0 : embeddings_n(x->tables);
+    const int64_t span = rd_params_grad_span(r->params), kept = rd_params_trained_span(r->params);
+    const rd_flow_part whole[] = {{.from = 0, .n = kept}, {.from = kept, .n = span - kept}};
     int64_t *cut = NULL, n_cuts = 0;
     rd_flow_part *rest = NULL;
     if (r->config.shard != RUN_SHARD_OPTIMIZER) return st->code;
@@ -473,16 +537,19 @@ static rd_code divide(exchange *x, rd_status *st)
         const rd_param *p = embeddings_param(x->tables, i);
         rest[i] = (rd_flow_part){.from = p->offset, .n = rd_params_place(p)};
     }
-    const rd_shard_plan plan = {.part = x->bucket,
-                                .n_parts = x->n,
+    const rd_shard_plan plan = {.part = gpu ? whole : x->bucket,
+                                .n_parts = gpu ? 2 : x->n,
                                 .rest = rest,
                                 .n_rest = n,
                                 .cut = cut,
                                 .n_cuts = n_cuts,
-                                .span = rd_params_grad_span(r->params),
-                                .kept = rd_params_trained_span(r->params),
-                                .wire = r->config.allreduce_dtype};
+                                .span = span,
+                                .kept = kept,
+                                .wire = r->config.allreduce_dtype,
+                                .stripe = gpu ? (int64_t)r->world->size * LONGEST : 0};
     RD_TRY(rd_shard_new(r->comm, &plan, &x->shard, st));
+    if (gpu && x->shard) (void)list_parts(x, st);
+    RD_TRY(rd_comm_agree(r->comm, st));
 done:
     free(rest);
     free(cut);
@@ -494,7 +561,7 @@ static rd_code open_flow(exchange *x, rd_status *st)
 {
     rd_run *r = x->run;
     float *g = rd_params_grads(r->params);
-    if (x->shard)
+    if (x->shard && !run_gpu(r))
         RD_TRY(rd_shard_flow(x->shard, g, wanted_mode(r), &x->flow, st));
     else
         RD_TRY(rd_flow_new(r->comm, g, x->bucket, x->n, r->config.allreduce_dtype,

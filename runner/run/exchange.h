@@ -20,8 +20,12 @@ void exchange_abort(exchange *x);
 /* Appends a line for the banner, or nothing. */
 void exchange_describe(const exchange *x, rd_strbuf *out);
 
-/* Returns how the parameters are divided between hosts (key shard). NULL: they are not. */
+/* Returns how the parameters are divided between hosts or GPUs (key shard). NULL: they are not. */
 rd_shard *exchange_shard(const exchange *x);
+
+/* Collective, after a finite update on GPUs that keep parts of the optimizer's state. Copies the
+ * weights of each rank to all others. *bytes: sent to other hosts by this rank; *seconds: taken. */
+rd_code exchange_spread(exchange *x, double *bytes, double *seconds, rd_status *st);
 
 /* Collective, after exchange_finish. Gives all ranks the sums of all gradients, where the key shard
  * gave them a part. */

@@ -90,9 +90,12 @@ static rd_code happen(rd_run *r, const fault *f, rd_status *st)
         memcpy(&bits, w, sizeof bits);
         bits ^= 1u << 12;
         memcpy(w, &bits, sizeof bits);
-        if (f->kind[0] == 'w' || run_gpu(r))
-            /* a bit that flips in memory marks nothing as changed */
+        if (f->kind[0] == 'w')
             rd_params_touch(r->params);
+        else if (run_gpu(r)) /* a bit that flips in memory marks nothing as changed */
+            RD_TRY(rd_gpu_upload(
+                run_gpu(r), rd_params_device_values(r->params) + (w - rd_params_values(r->params)),
+                w, sizeof *w, st));
     }
     if (strcmp(f->kind, "disk") == 0) {
         const struct rlimit small = {1024, 1024};

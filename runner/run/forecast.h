@@ -28,11 +28,14 @@ typedef struct forecast_step {
     /* Of the optimizer's state, on the host that keeps most; of a step, sent to other hosts by a
      * rank. 0: not known. */
     double optimizer_bytes, sent_bytes;
+    /* Of whole arrays: the weights, the gradients, the optimizer's state. 0: not known. */
+    double weight_bytes, gradient_bytes, state_bytes;
     double samples; /* per step, all ranks */
     double units;   /* per step, all ranks */
     bool overlaps;  /* buckets are sent between hosts while backward runs */
     bool shared;    /* the ranks of a host sum through shared memory */
-    bool shard;     /* hosts update parts, and send each other weights, not sums (key shard) */
+    bool shard;     /* hosts or GPUs update parts, and send each other weights (key shard) */
+    bool gpu;       /* every rank has a GPU, and all get whole sums */
     char ended[24]; /* end of the measurement, UTC: 2026-11-29T20:15:00Z. "": not known */
     forecast_link inside, between;
 } forecast_step;
@@ -63,6 +66,12 @@ void forecast_cost(int hosts, double bytes, double wire, double *alphas, double 
 double forecast_inside_bytes(int per_host, double bytes);
 /* Returns what the exchange of a step takes, hidden or not: that of the weights included. */
 double forecast_exchange_s(const forecast_step *m, int hosts, int per_host);
+
+/* Returns whether the ranks of a host share one copy of the weights. */
+bool forecast_shares(const forecast_step *m);
+/* Returns the bytes of weights, gradients and optimizer state on a host whose ranks share a copy,
+ * else on a rank. shard: with that key. 0: not known. */
+double forecast_memory(const forecast_step *m, int hosts, int per_host, bool shard);
 
 /* Fits alpha_s and bytes_per_s so that seconds[i] is about alphas[i] * alpha_s + bytes[i] /
  * bytes_per_s. It minimises the squares of relative errors; neither value is negative. Where the

@@ -17,7 +17,8 @@
  *
  *     weights = R(h) a + (1 - 1/h) n / B
  *
- * The update on h hosts takes 1/h of that on one.
+ * The update on h hosts takes 1/h of that on one. GPUs sum gradients whole, and each rank updates
+ * its part. Their weights also travel inside a host: a_in + (r - 1) / r n / B_in.
  *
  * The last bucket is ready only when backward is over, hence between / b. The ranks compute the sum
  * inside a host themselves, so backward does not hide it.
@@ -68,22 +69,43 @@ static double between_s(const forecast_step *m, int hosts, int per_host)
     double alphas, link_bytes;
     /* Without shared memory, the exchange treats every rank as a host. */
     forecast_cost(m->shared ? hosts : hosts * per_host, m->bytes, m->wire, &alphas, &link_bytes);
-    return (m->shard ? 0.5 : 1.0) *
+    return (m->shard && !m->gpu ? 0.5 : 1.0) *
            (m->buckets * alphas * m->between.alpha_s + per_byte(&m->between, link_bytes));
+}
+
+bool forecast_shares(const forecast_step *m)
+{
+    return m->shared && !m->gpu;
+}
+
+/* Returns the number of parts that the key shard makes. */
+static int most_parts(const forecast_step *m, int hosts, int per_host)
+{
+    return forecast_shares(m) ? hosts : hosts * per_host;
 }
 
 /* Returns how many parts of the weights are updated. */
 static int n_parts(const forecast_step *m, int hosts, int per_host)
 {
-    return !m->shard ? 1 : m->shared ? hosts : hosts * per_host;
+    return m->shard ? most_parts(m, hosts, per_host) : 1;
+}
+
+double forecast_memory(const forecast_step *m, int hosts, int per_host, bool shard)
+{
+    const double ranks = forecast_shares(m) ? per_host : 1.0,
+                 parts = shard ? most_parts(m, hosts, per_host) : 1.0;
+    return m->weight_bytes + ranks * m->gradient_bytes + m->state_bytes / parts;
 }
 
 static double weights_s(const forecast_step *m, int hosts, int per_host)
 {
     double alphas, link_bytes;
     if (!m->shard) return 0.0;
-    forecast_cost(n_parts(m, hosts, per_host), m->bytes, 1.0, &alphas, &link_bytes);
-    return 0.5 * (alphas * m->between.alpha_s + per_byte(&m->between, link_bytes));
+    forecast_cost(m->shared ? hosts : hosts * per_host, m->bytes, 1.0, &alphas, &link_bytes);
+    const double between = 0.5 * (alphas * m->between.alpha_s + per_byte(&m->between, link_bytes));
+    if (!m->gpu || !m->shared || per_host == 1) return between;
+    return between + m->inside.alpha_s +
+           0.5 * per_byte(&m->inside, forecast_inside_bytes(per_host, m->bytes));
 }
 
 double forecast_exchange_s(const forecast_step *m, int hosts, int per_host)

@@ -1,6 +1,7 @@
 /* forecast_record.c -- the measured step of a run, in LOGDIR/step.json when the run ends. So plan
  * mode does not need the machines again. */
 #include "forecast.h"
+#include "device.h"
 
 #include "rd/clock.h"
 #include "rd/ping.h"
@@ -24,7 +25,7 @@ void forecast_fit_links(const rd_run *r, forecast_step *m)
         double inside_s = 0.0;
         if (hosts > 1) {
             forecast_cost(hosts, t->sizes[i].bytes, m->wire, &alphas[n], &bytes[n]);
-            if (m->shard) { /* each host keeps its part of the sum */
+            if (m->shard && !m->gpu) { /* each host keeps its part of the sum */
                 alphas[n] *= 0.5;
                 bytes[n] *= 0.5;
             }
@@ -71,13 +72,17 @@ rd_code forecast_collect(rd_run *r, const forecast_sums *sums, forecast_step *m,
     const double own[] = {sums->seconds, sums->comm_s, sums->exposed_s, sums->bytes,
                           sums->samples, sums->units,  sums->sent,      sums->steps};
     memcpy(v + TIMES_N, own, sizeof own);
-    *m = (forecast_step){.hosts = r->world->n_hosts,
-                         .ranks = r->world->size,
-                         .wire = r->config.allreduce_dtype == RD_WIRE_F32 ? 1.0 : 0.5,
-                         .optimizer_bytes = 4.0 * (double)rd_optim_kept(r->optim) *
-                                            rd_optim_n_slots(r->optim),
-                         .overlaps = sums->overlaps,
-                         .shard = r->config.shard == RUN_SHARD_OPTIMIZER};
+    *m = (forecast_step){
+        .hosts = r->world->n_hosts,
+        .ranks = r->world->size,
+        .wire = r->config.allreduce_dtype == RD_WIRE_F32 ? 1.0 : 0.5,
+        .optimizer_bytes = 4.0 * (double)rd_optim_kept(r->optim) * rd_optim_n_slots(r->optim),
+        .weight_bytes = 4.0 * (double)rd_params_span(r->params),
+        .gradient_bytes = 4.0 * (double)rd_params_grad_span(r->params),
+        .state_bytes = 4.0 * (double)rd_params_trained_span(r->params) * rd_optim_n_slots(r->optim),
+        .overlaps = sums->overlaps,
+        .gpu = run_gpu(r) != NULL,
+        .shard = r->config.shard == RUN_SHARD_OPTIMIZER};
     RD_TRY(rd_comm_max_f64(r->comm, &m->optimizer_bytes, 1, st));
     RD_TRY(rd_comm_sum_f64(r->comm, v, N, st));
     RD_TRY(rd_clock_compare(r->comm, 16, &clock, st));
@@ -128,8 +133,11 @@ typedef struct field {
 static const field fields[] = {F(steps),  F(step_s),    F(input_s),  F(forward_s), F(backward_s),
                                F(wait_s), F(exposed_s), F(update_s), F(other_s),   F(comm_s),
                                F(bytes),  F(buckets),   F(wire),     F(samples),   F(units)};
+/* Files of an earlier program lack some of these. */
+static const field sizes[] = {F(optimizer_bytes), F(sent_bytes), F(weight_bytes), F(gradient_bytes),
+                              F(state_bytes)};
 #undef F
-enum { N_FIELDS = sizeof fields / sizeof *fields };
+enum { N_FIELDS = sizeof fields / sizeof *fields, N_SIZES = sizeof sizes / sizeof *sizes };
 
 static json_t *link_to_json(const forecast_link *l)
 {
@@ -139,11 +147,15 @@ static json_t *link_to_json(const forecast_link *l)
 
 json_t *forecast_to_json(const forecast_step *m)
 {
-    json_t *o = json_pack("{s:s, s:s, s:s, s:i, s:i, s:b, s:b, s:b, s:f, s:f}", "model", m->model,
+    json_t *o = json_pack("{s:s, s:s, s:s, s:i, s:i, s:b, s:b, s:b, s:b}", "model", m->model,
                           "unit", m->unit, "ended", m->ended, "hosts", m->hosts, "ranks", m->ranks,
                           "overlaps", (int)m->overlaps, "shared", (int)m->shared, "shard",
-                          (int)m->shard, "optimizer_bytes", m->optimizer_bytes, "sent_bytes",
-                          m->sent_bytes);
+                          (int)m->shard, "gpu", (int)m->gpu);
+    for (int i = 0; o && i < N_SIZES; i++) {
+        double v;
+        memcpy(&v, (const char *)m + sizes[i].at, sizeof v);
+        (void)json_object_set_new(o, sizes[i].key, json_real(v));
+    }
     for (int i = 0; o && i < N_FIELDS; i++) {
         double v;
         memcpy(&v, (const char *)m + fields[i].at, sizeof v);
@@ -195,10 +207,12 @@ static bool read_step(const json_t *o, forecast_step *m)
     m->ranks = (int)n_ranks;
     m->overlaps = json_is_true(json_object_get(o, "overlaps"));
     m->shared = json_is_true(json_object_get(o, "shared"));
-    /* Files of an earlier program have none of these. */
     m->shard = json_is_true(json_object_get(o, "shard"));
-    m->optimizer_bytes = json_number_value(json_object_get(o, "optimizer_bytes"));
-    m->sent_bytes = json_number_value(json_object_get(o, "sent_bytes"));
+    m->gpu = json_is_true(json_object_get(o, "gpu"));
+    for (int i = 0; i < N_SIZES; i++) {
+        const double x = json_number_value(json_object_get(o, sizes[i].key));
+        if (x > 0.0) memcpy((char *)m + sizes[i].at, &x, sizeof x);
+    }
     for (int i = 0; i < N_FIELDS; i++) {
         const json_t *v = json_object_get(o, fields[i].key);
         const double x = json_number_value(v);

@@ -155,7 +155,8 @@ static const rd_option run_rows[] = {
     RD_OPT_ENUM(run_config, shard, shard, "\"none\"", shards,
                 "optimizer: each host keeps and updates a part of the optimizer's state, and sends "
                 "these weights to the others; results are the same bytes. Ranks that share no "
-                "memory count as hosts. none: each host keeps all of it. Not on GPUs"),
+                "memory count as hosts, and ranks with a GPU. none: each host or GPU keeps all of "
+                "it"),
     RD_OPT_STRING(run_config, trace_steps, trace_steps, "\"\"",
                   "with --trace: first and last step to trace, such as \"10:60\"; default: fifty "
                   "steps from the third step of this run"),

@@ -223,6 +223,13 @@ static float *lend_slot(void *ctx, int k)
     return rd_params_slot(((rd_run *)ctx)->params, k);
 }
 
+rd_code run_bring_state(rd_run *r, rd_status *st)
+{
+    if (!rd_optim_shard_of(r->optim) || !run_gpu(r)) return st->code;
+    (void)rd_params_sync_to_host(r->params, RD_SLOTS, st);
+    return run_agree(r, st);
+}
+
 rd_code run_lend_state(rd_run *r, rd_status *st)
 {
     rd_status own = {0};

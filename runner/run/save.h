@@ -13,6 +13,9 @@ rd_code run_save(rd_run *r, const char *prefix, int keep, rd_status *st);
  * it replaces. After a failure the best figure is the one before. Rank 0 only. */
 rd_code run_save_best(rd_run *r, double value, rd_status *st);
 
+/* Collective, before a block in which rank 0 may save, unless all ranks have just read the state.
+ * Copies the state that GPUs keep in parts to their hosts. */
+rd_code run_bring_state(rd_run *r, rd_status *st);
 /* Collective, after a block in which rank 0 may have saved any number of times. Until then the
  * other ranks send rank 0 the state that their hosts keep. Does nothing if rank 0 has all. */
 rd_code run_lend_state(rd_run *r, rd_status *st);

@@ -315,7 +315,7 @@ rd_code setup_data_like(rd_run *r, const rd_data_spec *like, rd_dataset **out, r
 }
 
 /* Collective. Lets the ranks of a host share one copy of weights and optimizer state. Each rank
- * updates its part. With the key shard, each host keeps a part of the state. */
+ * updates its part. With the key shard, each host or GPU keeps a part of the state. */
 static rd_code share_weights(rd_run *r, rd_status *st)
 {
     char why[200];
@@ -328,27 +328,13 @@ static rd_code share_weights(rd_run *r, rd_status *st)
     return RD_OK;
 }
 
-/* Refuses the key shard where it cannot hold. */
-static rd_code check_shard(rd_run *r, rd_status *st)
-{
-    if (r->config.shard != RUN_SHARD_OPTIMIZER) return st->code;
-    if (run_gpu(r))
-        return rd_fail(st, RD_EUSAGE,
-                       "%s: 'shard' optimizer on a GPU: each GPU keeps and updates all weights in "
-                       "its own memory, and NCCL gives it whole sums; remove the key, or use "
-                       "device cpu",
-                       rd_config_where(r->keys, "shard"));
-    r->optim_config.sharded = r->world->size > 1;
-    return st->code;
-}
-
 rd_code setup_model(rd_run *r, const rd_data_spec *spec, bool with_optim, rd_status *st)
 {
     const int threads = r->config.threads > 0 ? (int)r->config.threads : r->world->n_cpus;
     r->spec = *spec;
     RD_TRY(device_open(r, threads, st));
     RD_TRY(decode_check(r, st));
-    if (with_optim) RD_TRY(check_shard(r, st));
+    r->optim_config.sharded = r->config.shard == RUN_SHARD_OPTIMIZER && r->world->size > 1;
     RD_TRY(rd_params_new(&r->params, st));
     const rd_model_args a = {.def = r->model,
                              .config = r->keys,
@@ -361,7 +347,10 @@ rd_code setup_model(rd_run *r, const rd_data_spec *spec, bool with_optim, rd_sta
     RD_TRY(r->model->create(&a, &r->model_self, st));
     RD_TRY(rd_params_seal(r->params, r->seed, run_real(r, "init_scale", NAN), st));
     if (run_gpu(r)) RD_TRY(rd_params_use_gpu(r->params, run_gpu(r), st));
-    if (with_optim) RD_TRY(rd_optim_new(&r->optim_config, r->params, threads, &r->optim, st));
+    if (with_optim) {
+        (void)rd_optim_new(&r->optim_config, r->params, threads, &r->optim, st);
+        RD_TRY(device_explain_state(r, st));
+    }
     RD_TRY(rd_tape_new(r->backend, r->params, &r->tape, st));
     if (with_optim) r->progress.loss_scale = device_first_scale(r);
     RD_TRY(device_open_batches(r, st));
@@ -372,7 +361,8 @@ done:
         (void)exchange_new(r, &r->exchange, st);
         (void)run_agree(r, st);
     }
-    if (st->code == RD_OK && shares) (void)share_weights(r, st);
+    if (st->code == RD_OK && with_optim && (shares || r->optim_config.sharded))
+        (void)share_weights(r, st);
     device_measure_fixed(r);
     return st->code;
 }

@@ -314,13 +314,13 @@ static uint64_t graph_key(const rd_batch *b, bool first, bool ends)
 enum { UPDATE_KEY = 1 };
 
 /* Counts what the update has sent to other hosts as a part of the exchange, which nothing hides. */
-static void add_weights(stepper *s, int64_t bytes, double seconds)
+static void add_weights(stepper *s, double bytes, double seconds)
 {
     run_times *t = &s->run->times;
     times_enter(s->run, t->what); /* ends the present activity here */
     t->seconds[TIMES_UPDATE] -= seconds;
     t->seconds[TIMES_EXCHANGE] += seconds;
-    s->comm.wire_bytes += (double)bytes;
+    s->comm.wire_bytes += bytes;
     s->comm.total_s += seconds;
     s->comm.exposed_s += seconds;
     s->comm_s += seconds;
@@ -339,7 +339,14 @@ static rd_code stepper_update(stepper *s, double lr, double scale, rd_optim_stat
     (void)rd_optim_step(r->optim, r->progress.state_updates + 1, lr, scale, stats, st);
     RD_TRY(device_recurred(r, st));
     if (stats->zero_grads && stats->finite) exchange_zeroed(r->exchange);
-    if (shard) add_weights(s, rd_shard_sent(shard) - sent, rd_shard_seconds(shard) - spent_s);
+    if (!shard) goto done;
+    double bytes = (double)(rd_shard_sent(shard) - sent),
+           seconds = rd_shard_seconds(shard) - spent_s;
+    if (run_gpu(r) && stats->finite) {
+        RD_TRY(exchange_spread(r->exchange, &bytes, &seconds, st));
+        RD_TRY(rd_optim_guard(r->optim, st));
+    }
+    add_weights(s, bytes, seconds);
 done:
     return st->code;
 }

@@ -160,6 +160,7 @@ rd_code train_evaluate(trainer *t, bool regular, bool *stop, rd_status *st)
     r->progress.eval_bad = !eval_is_finite(&v, what);
     t->n_bad_evals += r->progress.eval_bad;
     follow_evaluation(t, &v, regular);
+    RD_TRY(run_bring_state(r, st));
     if (r->world->rank == 0) (void)record_evaluation(t, &v, what, st);
     (void)run_lend_state(r, st);
     (void)run_agree(r, st);

@@ -61,7 +61,7 @@ expect "two ranks share a GPU" 0 "through the hosts' memory, after backward: ran
 expect "their losses" 0 "" close_curves loss 1e-4 20 gpu shared
 expect "two ranks on one GPU are refused" 3 "two ranks on one GPU" t 2 refused --max_steps=2 $two
 expect "with a table" 3 "rank 1 .*GPU 0  *GPU-" t 2 refused --max_steps=2 $two
-expect "the key shard is refused" 2 "'shard' optimizer on a GPU: each GPU keeps and updates all weights" t 1 refused --max_steps=2 $cuda --set shard=optimizer
+expect "one rank keeps all, also with the key shard" 0 "done: step 2" t 1 alone_shard --max_steps=2 $cuda --set shard=optimizer
 expect "micro-batches, one rank" 0 "" t 1 any1 --max_steps=5 $cuda --set deterministic=any --set micro_batches=4
 expect "micro-batches, two ranks" 0 "deterministic any" t 2 any2 --max_steps=5 $share --set deterministic=any --set micro_batches=4
 expect "their losses" 0 "" close_curves loss 1e-12 5 any1 any2

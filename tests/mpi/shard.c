@@ -2,7 +2,8 @@
  *
  * The pieces cover all, and every host has its part. Sums, norms, weights and state have the bytes
  * of a rank that does everything alone, and all hosts together keep the state once.
- * tests/mpi/shard.sh runs it on simulated hosts, with and without shared memory. */
+ * tests/mpi/shard.sh runs it on simulated hosts, with and without shared memory. With RD_TEST_GPU=1
+ * (tests/gpu/shard.sh) a GPU does the updates, and each rank counts as a host. */
 #include "test.h"
 #include "optim_defaults.h"
 #include "odd_params.h"
@@ -15,6 +16,8 @@
 #include <string.h>
 
 enum { SPAN = 350000, KEPT = 325000, PARTS = 4 };
+
+static rd_gpu *gpu; /* NULL: the CPU does the updates */
 
 static uint32_t next(uint32_t *s)
 {
@@ -276,11 +279,14 @@ static void setup(fixture *f, const rd_optim_config *config, int n_threads, bool
     *f = (fixture){0};
     c.sharded = sharded;
     f->p = odd_params_new();
+    if (gpu) CHECK(rd_params_use_gpu(f->p, gpu, &st) == RD_OK);
     CHECK(rd_optim_new(&c, f->p, n_threads, &f->o, &st) == RD_OK);
     if (!sharded) return;
     const int64_t span = rd_params_grad_span(f->p);
-    CHECK(rd_comm_arena_new(comm, span, &g, NULL, &st) == RD_OK);
-    rd_params_use_grads(f->p, g);
+    if (!gpu) {
+        CHECK(rd_comm_arena_new(comm, span, &g, NULL, &st) == RD_OK);
+        rd_params_use_grads(f->p, g);
+    }
     CHECK(rd_optim_cuts(f->o, &cut, &n_cuts, &st) == RD_OK && n_cuts > 10);
     const rd_flow_part all = {.from = 0, .n = span};
     const rd_shard_plan plan = {.part = &all,
@@ -288,7 +294,8 @@ static void setup(fixture *f, const rd_optim_config *config, int n_threads, bool
                                 .cut = cut,
                                 .n_cuts = n_cuts,
                                 .span = span,
-                                .kept = rd_params_trained_span(f->p)};
+                                .kept = rd_params_trained_span(f->p),
+                                .stripe = gpu ? 50000 : 0};
     CHECK(rd_shard_new(comm, &plan, &f->s, &st) == RD_OK);
     free(cut);
     CHECK(rd_optim_shard(f->o, comm, f->s, why, &st) == RD_OK);
@@ -305,7 +312,8 @@ static void teardown(fixture *f)
 static rd_optim_stats step(fixture *f, int64_t t, float odd)
 {
     rd_status st = {0};
-    rd_optim_stats s = {.param_norm = f->norm, .want_l2 = true, .want_grads = t == 3};
+    rd_optim_stats s = {
+        .param_norm = f->norm, .want_l2 = true, .want_grads = t == 3, .zero_grads = t != 3};
     float *g = rd_params_grads(f->p);
     for (int i = 0; i < rd_params_n(f->p); i++) {
         const rd_param *q = rd_params_at(f->p, i);
@@ -315,8 +323,21 @@ static rd_optim_stats step(fixture *f, int64_t t, float odd)
             if ((k / q->dim[1] + t) % 3 == 0) g[q->offset + k] = 0.0f; /* rows without gradient */
     }
     if (odd != 0.0f) g[rd_params_at(f->p, 0)->offset + 77] = odd;
+    rd_params_touch_grads(f->p);
     CHECK(rd_optim_step(f->o, t, 0.01, 0.7, &s, &st) == RD_OK);
+    if (!gpu || !f->s || !s.finite) return s;
+    CHECK(rd_params_sync_to_host(f->p, RD_VALUES, &st) == RD_OK);
+    CHECK(rd_shard_collect(f->s, rd_params_values(f->p), &st) == RD_OK);
+    rd_params_updated(f->p);
+    CHECK(rd_optim_guard(f->o, &st) == RD_OK);
     return s;
+}
+
+/* Brings what GPUs have changed to the hosts. */
+static void bring(const fixture *f)
+{
+    rd_status st = {0};
+    CHECK(rd_params_sync_to_host(f->p, RD_VALUES | RD_GRADS | RD_SLOTS, &st) == RD_OK);
 }
 
 /* Checks that b has the values of a, and this host's part of its slots. */
@@ -325,6 +346,8 @@ static void check_same(const fixture *a, const fixture *b)
     rd_status st = {0};
     int64_t n = 0;
     const int64_t trained = rd_params_trained_span(a->p);
+    bring(a);
+    bring(b);
     CHECK(memcmp(rd_params_values(a->p), rd_params_values(b->p),
                  (size_t)rd_params_span(a->p) * 4) == 0);
     CHECK(rd_params_n_slots(a->p) == rd_params_n_slots(b->p));
@@ -338,6 +361,23 @@ static void check_same(const fixture *a, const fixture *b)
                 CHECK(memcmp(x + p[i].lo, y + p[i].at, (size_t)(hi - p[i].lo) * 4) == 0);
         }
     }
+}
+
+/* One weight of one rank changes in the memory of its GPU. The next update finds that. */
+static void flip(fixture *f)
+{
+    rd_status st = {0};
+    uint64_t sums[ODD_PARAMS];
+    int damaged;
+    const float other = 12345.0f;
+    const bool here = world->rank == world->size - 1;
+    const rd_param *p = rd_params_at(f->p, 1);
+    if (here)
+        CHECK(rd_gpu_upload(gpu, rd_params_device_values(f->p) + p->offset + 1, &other,
+                            sizeof other, &st) == RD_OK);
+    (void)step(f, 6, 0.0f);
+    CHECK(rd_optim_checksums(f->o, sums, &damaged, &st) == RD_OK);
+    CHECK(damaged == (here ? 1 : -1));
 }
 
 static void one_case(const char *optimizer, double clip, double lars_nu, double decay,
@@ -365,7 +405,9 @@ static void one_case(const char *optimizer, double clip, double lars_nu, double 
         CHECK(t == 2 || (s.grad_norm == r.grad_norm && s.clipped_norm == r.clipped_norm));
         CHECK(t == 2 || s.l2 == r.l2);
         CHECK(t == 2 || memcmp(a.norm, b.norm, sizeof a.norm) == 0);
-        if (t == 3) /* all gradients are scaled and clipped */
+        bring(&a);
+        bring(&b);
+        if (t == 3 || (gpu && t != 2)) /* all are scaled and clipped, or zero */
             CHECK(memcmp(rd_params_grads(a.p), rd_params_grads(b.p),
                          (size_t)rd_params_grad_span(a.p) * 4) == 0);
         check_same(&a, &b);
@@ -383,6 +425,7 @@ static void one_case(const char *optimizer, double clip, double lars_nu, double 
     check_same(&a, &b);
     CHECK(rd_optim_checksums(b.o, y, &damaged, &st) == RD_OK && damaged < 0);
     CHECK(rd_comm_barrier(comm, &st) == RD_OK);
+    if (gpu && b.s) flip(&b);
     teardown(&a);
     teardown(&b);
     rd_comm_arena_free(comm);
@@ -441,9 +484,12 @@ int main(int argc, char **argv)
     if (world->rank != 0 && !freopen("/dev/null", "w", stdout))
         return 1; /* rank 0 alone prints the closing lines */
     printf("%d ranks on %d hosts\n", world->size, world->n_hosts);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums), cmocka_unit_test(test_collect),
-                                       cmocka_unit_test(test_update), cmocka_unit_test(test_kept)};
-    const int failures = cmocka_run_group_tests_name("shard", tests, NULL, NULL);
+    if (getenv("RD_TEST_GPU")) CHECK(rd_gpu_new(0, &(rd_gpu_options){0}, &gpu, &st) == RD_OK);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_update), cmocka_unit_test(test_kept),
+                                       cmocka_unit_test(test_sums), cmocka_unit_test(test_collect)};
+    const int failures = gpu ? _cmocka_run_group_tests("shard", tests, 2, NULL, NULL)
+                             : cmocka_run_group_tests_name("shard", tests, NULL, NULL);
+    rd_gpu_free(gpu);
     rd_comm_free(comm);
     return failures != 0;
 }

@@ -66,7 +66,10 @@ expect "bytes of a step with histograms, which need whole gradients" 0 "" sent b
 of() { tr -d ' \n' < "$2/step.json" | sed "s/.*\"$1\":\([^,]*\),.*/\1/"; }
 expect "each of 2 hosts keeps half of the state" 0 "" awk -v a="$(of optimizer_bytes base.w)" -v b="$(of optimizer_bytes base.s)" \
     'BEGIN { print a, b; exit !(a > 100000 && b >= 0.5 * a && b < 0.6 * a) }'
-expect "plan mode knows it" 0 "shard optimizer: each host updates its part" "$PROG" --mode=plan --logdir=base.s
+"$PROG" --mode=plan --logdir=base.s > plan.txt
+expect "plan mode knows it" 0 "shard optimizer: each host updates its part" cat plan.txt
+expect "memory without the key" 0 "memory of a host of 2 ranks, .* gradients 2 x .* optimizer .* together [0-9.]* MB$" cat plan.txt
+expect "and with it" 0 "^with shard optimizer: [0-9.]* MB on 2 hosts, [0-9.]* MB on 4 hosts" cat plan.txt
 
 killed() { RD_FAULT=kill:3:7:update s 4 2 kill "${base[@]}" --set checkpoint_steps=4 --set stall_warn_s=1 --set stall_abort_s=3 || echo ended; }
 expect "a rank dies in the update" 0 "rank 3 .*is gone.*last updating weights in step 7" killed

@@ -82,6 +82,7 @@ runner/BUILD.md         3072
 runner/EXCHANGE.md      8192
 runner/GPU.md           8192
 runner/PARTS.md         2560
+runner/SHARD.md         4096
 tests/README.md         4096
 tests/CHECKS.md         3072
 tests/bench/README.md  11264

@@ -58,10 +58,17 @@ def halves(hosts, bytes_):
 
 def exchange(m, hosts, per_host):
     """Time inside a host, between hosts, and of the weights after the update. With shard, gradients are only scattered, and
-    weights are gathered as float32."""
+    weights are gathered as float32. GPUs get the whole sums, and gather weights inside a host, too."""
     t = 0.0
     if per_host > 1:
         t += m["buckets"] * m["in_alpha"] + 2 * (per_host - 1) / per_host * m["bytes"] / m["in_beta"]
+    if m.get("gpu"):
+        rounds, sent = messages(hosts, m["bytes"] * m["wire"])
+        after, gathered = halves(hosts, m["bytes"])[1]
+        w = after * m["alpha"] + gathered / m["beta"]
+        if per_host > 1:
+            w += m["in_alpha"] + sum(m["bytes"] / per_host for _ in range(per_host - 1)) / m["in_beta"]
+        return t, m["buckets"] * rounds * m["alpha"] + sent / m["beta"], w
     if m.get("shard"):
         rounds, sent = halves(hosts, m["bytes"] * m["wire"])[0]
         after, gathered = halves(hosts, m["bytes"])[1]
@@ -94,6 +101,8 @@ runs = [
          samples=30, units=900, overlaps=0, in_alpha=0.0, in_beta=1.0, alpha=5e-6, beta=12.5e9),
     dict(hosts=4, ranks=8, input=0.001, forward=0.2, backward=0.4, wait=0.002, update=0.03, other=0.0, bytes=500e6, buckets=60,
          wire=0.5, samples=256, units=9000, overlaps=1, in_alpha=3e-6, in_beta=9e9, alpha=40e-6, beta=1.25e9, shard=True),
+    dict(hosts=2, ranks=16, input=0.001, forward=0.02, backward=0.05, wait=0.002, update=0.004, other=0.0, bytes=500e6, buckets=20,
+         wire=0.5, samples=256, units=9000, overlaps=1, in_alpha=8e-6, in_beta=200e9, alpha=20e-6, beta=40e9, shard=True, gpu=True),
 ]
 print("/* Written by tests/support/make_plan_golden.py. */")
 print("#ifdef PLAN_ROUNDS")
@@ -108,7 +117,7 @@ for m in runs:
     print("  .update_s = %r, .other_s = %r, .bytes = %r, .buckets = %d, .wire = %r, .samples = %d, .units = %d, .overlaps = %d,"
           % (m["update"], m["other"], m["bytes"], m["buckets"], m["wire"], m["samples"], m["units"], m["overlaps"]))
     print("  .shared = true, .inside = {%r, %r, true}, .between = {%r, %r, true}%s}," % (m["in_alpha"], m["in_beta"], m["alpha"], m["beta"],
-          ", .shard = true" if m.get("shard") else ""))
+          (", .shard = true" if m.get("shard") else "") + (", .gpu = true" if m.get("gpu") else "")))
     print(" {")
     for h in [2 ** k for k in range(11)]:
         comm, exposed, s = step(m, h, per_host, 1.0)

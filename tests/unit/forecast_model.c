@@ -172,6 +172,31 @@ static void calibration(void **state)
     CHECK_NEAR("nothing measured", forecast_calibrate(&m), 1.0, 0.0);
 }
 
+/* The table of runner/SHARD.md: P weights of 4 bytes, s values of state for each. */
+static void memory(void **state)
+{
+    const double P = 1e6, s = 2.0;
+    (void)state;
+    for (int gpu = 0; gpu < 2; gpu++)
+        for (int shared = 0; shared < 2; shared++) {
+            const forecast_step m = {.weight_bytes = 4 * P,
+                                     .gradient_bytes = 4 * P,
+                                     .state_bytes = 4 * s * P,
+                                     .gpu = gpu,
+                                     .shared = shared};
+            const bool by_host = shared && !gpu;
+            assert_int_equal(forecast_shares(&m), by_host);
+            for (int h = 1; h <= 8; h *= 2)
+                for (int k = 1; k <= 4; k++) {
+                    const double n = h * k, ranks = by_host ? k : 1.0, parts = by_host ? h : n;
+                    CHECK_NEAR("without", forecast_memory(&m, h, k, false),
+                               4 * P + 4 * ranks * P + 4 * s * P, 1e-12);
+                    CHECK_NEAR("with", forecast_memory(&m, h, k, true),
+                               4 * P + 4 * ranks * P + 4 * s * P / parts, 1e-12);
+                }
+        }
+}
+
 static void file(void **state)
 {
     char dir[] = "/tmp/forecast_model.XXXXXX", path[64];
@@ -200,6 +225,10 @@ static void file(void **state)
                              .shard = true,
                              .optimizer_bytes = 4e7,
                              .sent_bytes = 5e6,
+                             .weight_bytes = 1.1e8,
+                             .gradient_bytes = 1.05e8,
+                             .state_bytes = 2e8,
+                             .gpu = true,
                              .between = {3e-5, 1.25e8, true}};
     forecast_step got;
     (void)state;
@@ -218,6 +247,10 @@ static void file(void **state)
     assert_true(got.shard);
     CHECK_NEAR("optimizer_bytes", got.optimizer_bytes, m.optimizer_bytes, 1e-8);
     CHECK_NEAR("sent_bytes", got.sent_bytes, m.sent_bytes, 1e-8);
+    assert_true(got.gpu);
+    CHECK_NEAR("weight_bytes", got.weight_bytes, m.weight_bytes, 1e-8);
+    CHECK_NEAR("gradient_bytes", got.gradient_bytes, m.gradient_bytes, 1e-8);
+    CHECK_NEAR("state_bytes", got.state_bytes, m.state_bytes, 1e-8);
     forecast_step many =
         m; /* on 1,024 such hosts there would be more ranks than an int can count */
     many.hosts = 1;
@@ -241,4 +274,4 @@ static void file(void **state)
 }
 
 RD_TESTS("forecast_model", TEST(rounds), TEST(tables), TEST(fits), TEST(poor_fits),
-         TEST(calibration), TEST(file), TEST(links))
+         TEST(calibration), TEST(memory), TEST(file), TEST(links))

@@ -1,4 +1,5 @@
-/* cuda_nccl.c -- sums over ranks by NCCL, on their own stream beside the ops' stream.
+/* cuda_nccl.c -- sums over ranks by NCCL, and copies of parts, on their own stream beside the ops'
+ * stream.
  *
  * The order of the sums: NCCL may add along a ring, along trees, or in the switch (NVLS). It
  * chooses by the size of the message and by the machine. In a ring, the order of ranks follows from
@@ -22,6 +23,7 @@
 #include "gpu_remedy.h"
 #include "rd/clock.h"
 #include "rd/gpu_choose.h"
+#include "rd/gpu_parts.h"
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -46,7 +48,10 @@
     X(ncclCommDestroy)        \
     X(ncclCommAbort)          \
     X(ncclCommGetAsyncError)  \
-    X(ncclAllReduce)
+    X(ncclAllReduce)          \
+    X(ncclGroupStart)         \
+    X(ncclBroadcast)          \
+    X(ncclGroupEnd)
 static struct {
     CALLS(RD_FIELD)
 } nccl;
@@ -88,7 +93,9 @@ struct rd_gpu_group {
     sums round[2];   /* used in turn */
     int turn;        /* index of the round for the next sums */
     bool failed;     /* the group was never complete, or has failed */
-    double sum_s;    /* time limit in seconds of a call for a sum; 0: none */
+    /* what the last call has begun: "a sum" */
+    const char *what;
+    double sum_s; /* time limit in seconds of a call for a sum; 0: none */
     rd_gpu_scratch wire;
     int size;
 };
@@ -196,9 +203,9 @@ static rd_code async_error(rd_gpu_group *q, rd_status *st)
     const char *more = nccl.ncclGetLastError(q->comm);
     q->failed = true;
     rd_fail(st, RD_EPEER,
-            "NCCL: a sum over ranks failed: %s%s%.300s; another rank ended, or the network to it "
+            "NCCL: %s over ranks failed: %s%s%.300s; another rank ended, or the network to it "
             "failed",
-            nccl.ncclGetErrorString(state), more && more[0] ? ": " : "", more ? more : "");
+            q->what, nccl.ncclGetErrorString(state), more && more[0] ? ": " : "", more ? more : "");
 done:
     return st->code;
 }
@@ -294,6 +301,7 @@ rd_code rd_gpu_group_new(rd_gpu *g, const rd_gpu_group_options *o, rd_gpu_group 
     q->g = g;
     q->size = o->size;
     q->sum_s = o->sum_s;
+    q->what = "a sum";
     memcpy(&u, o->id, sizeof u);
     RD_TRY(rd_gpu_alive(g, st));
     RD_TRY(cuda_nccl_load(st));
@@ -401,19 +409,39 @@ done:
     return st->code;
 }
 
-rd_code rd_gpu_group_sum(rd_gpu_group *q, float *x, int64_t n, rd_gpu_wire wire, rd_status *st)
+/* Begins work of the group: it waits for the work queued so far. *e gets its events. */
+static rd_code begin_work(rd_gpu_group *q, const char *what, sum_events **e, rd_status *st)
 {
     rd_gpu *g = q->g;
-    sum_events *e = NULL;
-    RD_TRY(rd_gpu_alive(g, st));
-    if (n == 0) return st->code;
-    if (!q->comm) return rd_fail(st, RD_EPEER, "NCCL: a sum in a group that was given up");
+    if (!q->comm) return rd_fail(st, RD_EPEER, "NCCL: %s in a group that was given up", what);
+    q->what = what;
     RD_TRY(rd_gpu_flush(g, st));
     TRY_CUDA(g, cudaEventRecord(q->ready, g->stream));
     TRY_CUDA(g, cudaStreamWaitEvent(q->stream, q->ready, 0));
-    RD_TRY(next_events(q, &e, st));
+    RD_TRY(next_events(q, e, st));
     /* the event gets its time when the stream has done the work before it */
-    TRY_CUDA(g, cudaEventRecord(e->begin, q->stream));
+    TRY_CUDA(g, cudaEventRecord((*e)->begin, q->stream));
+done:
+    return st->code;
+}
+
+static rd_code end_work(rd_gpu_group *q, const sum_events *e, rd_status *st)
+{
+    rd_gpu *g = q->g;
+    TRY_CUDA(g, cudaEventRecord(e->end, q->stream));
+    TRY_CUDA(g, cudaEventRecord(q->end, q->stream));
+    q->round[q->turn].n++;
+    q->waited = false;
+done:
+    return st->code;
+}
+
+rd_code rd_gpu_group_sum(rd_gpu_group *q, float *x, int64_t n, rd_gpu_wire wire, rd_status *st)
+{
+    sum_events *e = NULL;
+    RD_TRY(rd_gpu_alive(q->g, st));
+    if (n == 0) return st->code;
+    RD_TRY(begin_work(q, "a sum", &e, st));
     if (wire == RD_GPU_WIRE_BF16)
         RD_TRY(sum_narrow(q, x, n, RD_NARROW_BF16, ncclBfloat16, st));
     else if (wire == RD_GPU_WIRE_F16)
@@ -421,10 +449,35 @@ rd_code rd_gpu_group_sum(rd_gpu_group *q, float *x, int64_t n, rd_gpu_wire wire,
     else
         TRY_AWAIT(q, ncclAllReduce(x, x, (size_t)n, ncclFloat32, ncclSum, q->comm, q->stream),
                   q->sum_s);
-    TRY_CUDA(g, cudaEventRecord(e->end, q->stream));
-    TRY_CUDA(g, cudaEventRecord(q->end, q->stream));
-    q->round[q->turn].n++;
-    q->waited = false;
+    RD_TRY(end_work(q, e, st));
+done:
+    return st->code;
+}
+
+/* Adds a broadcast to the calls that ncclGroupEnd starts together. Until then it makes no progress,
+ * so there is nothing to wait for. */
+static rd_code add_broadcast(rd_gpu_group *q, float *x, const rd_gpu_part *p, rd_status *st)
+{
+    const ncclResult_t r = nccl.ncclBroadcast(x + p->from, x + p->from, (size_t)p->n, ncclFloat32,
+                                              p->rank, q->comm, q->stream);
+    return r == ncclInProgress ? st->code : cuda_nccl_result(q, r, "ncclBroadcast", RD_HERE, st);
+}
+
+rd_code rd_gpu_group_spread(rd_gpu_group *q, float *x, const rd_gpu_part *part, int n_parts,
+                            rd_status *st)
+{
+    sum_events *e = NULL;
+    RD_TRY(rd_gpu_alive(q->g, st));
+    RD_TRY(begin_work(q, "a copy of weights", &e, st));
+    TRY_NCCL(q, ncclGroupStart());
+    for (int i = 0; i < n_parts && st->code == RD_OK; i++)
+        if (part[i].n > 0) (void)add_broadcast(q, x, &part[i], st);
+    if (st->code != RD_OK) {
+        (void)nccl.ncclGroupEnd(); /* else the next call would belong to this group */
+        goto done;
+    }
+    TRY_AWAIT(q, ncclGroupEnd(), q->sum_s);
+    RD_TRY(end_work(q, e, st));
 done:
     return st->code;
 }
@@ -462,9 +515,9 @@ rd_code rd_gpu_group_wait(rd_gpu_group *q, double timeout_s, rd_status *st)
         if (cuda_nccl_sleep(&p)) continue;
         q->failed = true;
         return rd_fail(st, RD_ESTALL,
-                       "NCCL: a sum over %d ranks was not done after %.3g s: a rank does not take "
+                       "NCCL: %s over %d ranks was not done after %.3g s: a rank does not take "
                        "part in it any more, or its network hangs",
-                       q->size, timeout_s);
+                       q->what, q->size, timeout_s);
     }
 done:
     return st->code;

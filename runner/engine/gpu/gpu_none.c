@@ -5,6 +5,7 @@
  * failure. The others take a rd_gpu, which nobody can have here. They exist so that the program
  * links. */
 #include "rd/backend.h"
+#include "rd/gpu_parts.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -173,6 +174,11 @@ rd_code rd_gpu_group_new(rd_gpu *g, const rd_gpu_group_options *o, rd_gpu_group 
 void rd_gpu_group_free(rd_gpu_group *q) {}
 void rd_gpu_group_abort(rd_gpu_group *q) {}
 rd_code rd_gpu_group_sum(rd_gpu_group *q, float *x, int64_t n, rd_gpu_wire wire, rd_status *st)
+{
+    return no_gpu(st);
+}
+rd_code rd_gpu_group_spread(rd_gpu_group *q, float *x, const rd_gpu_part *part, int n_parts,
+                            rd_status *st)
 {
     return no_gpu(st);
 }

@@ -13,6 +13,7 @@
  * rd_emulated_hang. */
 #include "device_emulated.h"
 #include "rd/gpu_choose.h"
+#include "rd/gpu_parts.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <new>
@@ -47,6 +48,8 @@ struct sum {
     float *x, *copy;
     int64_t n;
     rd_gpu_wire wire;
+    int root;   /* the rank whose numbers all get; -1: a sum */
+    bool joins; /* one work with the entry before */
 };
 
 double now()
@@ -136,8 +139,8 @@ rd_code add_up(rd_gpu_group *q, sum *s, double until, double waited, rd_status *
         memcpy(q->b->slot[q->rank], s->x + at, (size_t)n * sizeof *s->x);
         if (meet(q, until, waited, st) != RD_OK) return st->code;
         for (int64_t i = 0; i < n; i++) {
-            float total = on_wire(s->wire, q->b->slot[0][i]);
-            for (int r = 1; r < q->size; r++)
+            float total = on_wire(s->wire, q->b->slot[s->root < 0 ? 0 : s->root][i]);
+            for (int r = 1; r < q->size && s->root < 0; r++)
                 total = on_wire(s->wire, total + on_wire(s->wire, q->b->slot[r][i]));
             s->x[at + i] = total;
         }
@@ -180,7 +183,10 @@ rd_code add_up_all(rd_gpu_group *q, double timeout, rd_status *st)
             rd_emulated_hang(1);
             return st->code;
         }
-        q->done.push_back({begin, now()});
+        if (q->first->joins && !q->done.empty())
+            q->done.back().end_s = now();
+        else
+            q->done.push_back({begin, now()});
         drop_first(q);
     }
     return RD_OK;
@@ -278,7 +284,8 @@ void rd_gpu_group_abort(rd_gpu_group *q)
     rd_gpu_group_free(q);
 }
 
-rd_code rd_gpu_group_sum(rd_gpu_group *q, float *x, int64_t n, rd_gpu_wire wire, rd_status *st)
+static rd_code add_work(rd_gpu_group *q, float *x, int64_t n, rd_gpu_wire wire, int root,
+                        bool joins, rd_status *st)
 {
     if (rd_emulated_stuck(q->g, st) != RD_OK || rd_emulated_flush(q->g, st) != RD_OK)
         return st->code;
@@ -295,13 +302,29 @@ rd_code rd_gpu_group_sum(rd_gpu_group *q, float *x, int64_t n, rd_gpu_wire wire,
     }
     rd_emulated_access access;
     memcpy(copy, x, (size_t)n * sizeof *copy);
-    *s = {nullptr, x, copy, n, wire};
+    *s = {nullptr, x, copy, n, wire, root, joins};
     if (q->last)
         q->last->next = s;
     else
         q->first = s;
     q->last = s;
     return RD_OK;
+}
+
+rd_code rd_gpu_group_sum(rd_gpu_group *q, float *x, int64_t n, rd_gpu_wire wire, rd_status *st)
+{
+    return add_work(q, x, n, wire, -1, false, st);
+}
+
+rd_code rd_gpu_group_spread(rd_gpu_group *q, float *x, const rd_gpu_part *part, int n_parts,
+                            rd_status *st)
+{
+    bool joins = false;
+    for (int i = 0; i < n_parts && st->code == RD_OK; i++) {
+        (void)add_work(q, x + part[i].from, part[i].n, RD_GPU_WIRE_F32, part[i].rank, joins, st);
+        joins = joins || part[i].n > 0;
+    }
+    return st->code;
 }
 
 rd_code rd_gpu_group_join(rd_gpu_group *q, rd_status *st)

@@ -68,17 +68,13 @@ const function dnn[] = {F(cudnnGetVersion),
                         F(cudnnRNNBackwardData_v8),
                         F(cudnnRNNBackwardWeights_v8),
                         {}};
-const function nccl[] = {F(ncclGetVersion),
-                         F(ncclGetUniqueId),
-                         F(ncclGetErrorString),
-                         F(ncclGetLastError),
-                         F(ncclCommInitRankConfig),
-                         F(ncclCommFinalize),
-                         F(ncclCommDestroy),
-                         F(ncclCommAbort),
-                         F(ncclCommGetAsyncError),
-                         F(ncclAllReduce),
-                         {}};
+const function nccl[] = {F(ncclGetVersion),         F(ncclGetUniqueId),
+                         F(ncclGetErrorString),     F(ncclGetLastError),
+                         F(ncclCommInitRankConfig), F(ncclCommFinalize),
+                         F(ncclCommDestroy),        F(ncclCommAbort),
+                         F(ncclCommGetAsyncError),  F(ncclGroupStart),
+                         F(ncclBroadcast),          F(ncclGroupEnd),
+                         F(ncclAllReduce),          {}};
 
 /* NVIDIA's driver has this library. */
 struct nvml_memory {

@@ -1,10 +1,11 @@
-/* fake_nccl.cc -- NCCL of the fake runtime: sums over the ranks of one machine, through memory that
- * their processes share.
+/* fake_nccl.cc -- NCCL of the fake runtime: sums over the ranks of one machine, and broadcasts,
+ * through memory that their processes share.
  *
  * Calls do not block, as the driver asks: they report "in progress" once or twice. A sum is work of
- * its stream. Numbers are added in the order of ranks; with 16 bits each partial sum is rounded, as
- * in a ring. If a rank is lost, or RD_EMULATED_NCCL_FAILS=n asks for it in sum n, the communicator
- * reports a remote error, and the sum never ends until ncclCommAbort. */
+ * its stream. Broadcasts between ncclGroupStart and ncclGroupEnd are one work. Numbers are added in the order of ranks; with 16 bits each partial sum is rounded, as
+ * in a ring. If a rank is lost, or RD_EMULATED_NCCL_FAILS=n asks for it in sum n, or
+ * RD_EMULATED_SPREAD_FAILS=n in group n of broadcasts, the communicator reports a remote error, and
+ * the sum never ends until ncclCommAbort. */
 #include "fake_runtime.h"
 #include "nccl.h"
 #include <atomic>
@@ -105,8 +106,9 @@ float rounded(rd_element t, float x)
                               : rd_emulated_float16(x);
 }
 
-/* Goes on with a sum. True: it is done, or was given up. */
-bool go_on(ncclComm *c, sum *s, void *x, size_t n, rd_element type)
+/* Goes on with a sum, or with the broadcast of rank `root` (-1: a sum). True: it is done, or was
+ * given up. */
+bool go_on(ncclComm *c, sum *s, void *x, size_t n, rd_element type, int root)
 {
     for (;;) {
         if (c->aborted) return true;
@@ -122,8 +124,9 @@ bool go_on(ncclComm *c, sum *s, void *x, size_t n, rd_element type)
         if (!all_here(c)) return c->aborted;
         if (s->next == sum::ADD) {
             for (size_t i = 0; i < most; i++) {
-                float total = c->b->slot[0][i];
-                for (int r = 1; r < c->size; r++) total = rounded(type, total + c->b->slot[r][i]);
+                float total = c->b->slot[root < 0 ? 0 : root][i];
+                for (int r = 1; r < c->size && root < 0; r++)
+                    total = rounded(type, total + c->b->slot[r][i]);
                 rd_emulated_put(type, x, (int64_t)(s->at + i), total);
             }
             c->b->phase[c->rank] = ++c->phase;
@@ -140,6 +143,21 @@ void leave(ncclComm *c)
     c->b->left[c->rank] = 1;
     (void)shm_unlink(c->name); /* the last rank to join has done so, unless one never came */
 }
+
+/* One broadcast of a group. */
+struct broadcast {
+    void *x;
+    size_t n;
+    int root;
+    sum at;
+};
+/* The calls since ncclGroupStart. */
+struct group {
+    bool open = false;
+    ncclComm *c = nullptr;
+    cudaStream_t stream = nullptr;
+    std::vector<broadcast> all;
+} grouped;
 
 std::mutex lock;
 /* The stream may still look at them, so they stay until the process ends. */
@@ -244,10 +262,66 @@ ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t 
         s,
         [=] {
             if (lost) lose(c);
-            const bool over = go_on(c, at.get(), to, n, e);
+            const bool over = go_on(c, at.get(), to, n, e, -1);
             counts.sums += over;
             sums_queued -= over;
             return over;
+        },
+        __func__);
+    return ncclInProgress;
+}
+
+ncclResult_t ncclGroupStart(void)
+{
+    NCCL_CALL();
+    if (grouped.open) mistake(__func__, "a group in a group");
+    grouped = {};
+    grouped.open = true;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclBroadcast(const void *from, void *to, size_t n, ncclDataType_t type, int root,
+                           ncclComm_t c, cudaStream_t s)
+{
+    NCCL_CALL();
+    if (!grouped.open) mistake(__func__, "broadcasts are grouped");
+    if (!c->whole) mistake(__func__, "the group is not whole");
+    if (c->polls > 0) mistake(__func__, "the call before is in progress");
+    if (from != to || type != ncclFloat32) mistake(__func__, "float32 in place");
+    if (root < 0 || root >= c->size) mistake(__func__, "rank %d", root);
+    if (is_capturing()) mistake(__func__, "a broadcast in a graph");
+    if (grouped.c && (grouped.c != c || grouped.stream != s)) mistake(__func__, "two streams");
+    need_device(__func__, "numbers", to, n * sizeof(float));
+    grouped.c = c;
+    grouped.stream = s;
+    grouped.all.push_back({to, n, root, {}});
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void)
+{
+    static int64_t left = number_of_environment("RD_EMULATED_SPREAD_FAILS", 0);
+    if (!grouped.open) mistake(__func__, "there is no group");
+    grouped.open = false;
+    NCCL_CALL();
+    if (!grouped.c) return ncclSuccess;
+    ncclComm *c = grouped.c;
+    c->polls = 1;
+    const bool lost = left > 0 && --left == 0;
+    const auto list = std::make_shared<std::vector<broadcast>>(std::move(grouped.all));
+    const auto next = std::make_shared<size_t>(0);
+    sums_queued++;
+    queue(
+        grouped.stream,
+        [=] {
+            if (lost) lose(c);
+            for (; *next < list->size(); ++*next) {
+                broadcast &b = (*list)[*next];
+                if (!go_on(c, &b.at, b.x, b.n, RD_FLOAT32, b.root)) return false;
+            }
+            counts.sums++;
+            sums_queued--;
+            return true;
         },
         __func__);
     return ncclInProgress;

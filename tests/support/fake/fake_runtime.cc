@@ -42,7 +42,7 @@ std::set<cudaEvent_t> events;
 std::map<char *, locked> pinned;
 std::map<char *, size_t> device;
 std::map<const void *, kernel> kernels;
-int64_t in_use, n_objects, n_run;
+int64_t in_use, most_in_use, n_objects, n_run;
 cudaError_t last_error = cudaSuccess, broken = cudaSuccess;
 
 /* ---- failures that tests ask for ---- */
@@ -200,9 +200,10 @@ void print_counts()
             (long long)w.in_graphs);
     fprintf(stderr,
             "fake CUDA: waits %lld, up %lld, down %lld, device %lld bytes, sums %lld, plans beside "
-            "sums %lld\n",
+            "sums %lld, memory %lld bytes at most\n",
             (long long)w.waits, (long long)w.up_bytes, (long long)w.down_bytes,
-            (long long)w.device_bytes, (long long)w.sums, (long long)w.plans_beside_sums);
+            (long long)w.device_bytes, (long long)w.sums, (long long)w.plans_beside_sums,
+            (long long)most_in_use);
 }
 
 } // namespace
@@ -543,6 +544,7 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
     if (!*p) return set_last(cudaErrorMemoryAllocation);
     device[(char *)*p] = bytes;
     in_use += (int64_t)need;
+    if (in_use > most_in_use) most_in_use = in_use;
     count_object(1);
     return cudaSuccess;
 }

@@ -45,6 +45,10 @@ ncclResult_t ncclCommFinalize(ncclComm_t c);
 ncclResult_t ncclCommDestroy(ncclComm_t c);
 ncclResult_t ncclCommAbort(ncclComm_t c);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state);
+ncclResult_t ncclGroupStart(void);
+ncclResult_t ncclGroupEnd(void);
+ncclResult_t ncclBroadcast(const void *from, void *to, size_t n, ncclDataType_t type, int root,
+                           ncclComm_t c, cudaStream_t s);
 ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t c, cudaStream_t s);
 
