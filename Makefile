@@ -275,7 +275,7 @@ bench: $(PROG) $(TOOLS) ## speed: shares of the machine's own peak, scaling, PyT
 # The GPU targets use CUDA=1, or the build that the user asks for, for example by VARIANT. The bundle is for other
 # machines, so it is not compiled for the CPU of this one.
 gpu-programs: $(PROG) $(filter $(BUILD)/tests/gpu/% $(BUILD)/tests/ops/% $(BUILD)/tests/golden/% $(BUILD)/tests/unit/optim_step,$(UNIT)) \
-    $(patsubst %,$(BUILD)/tests/support/%,make_toy npz_same)
+    $(patsubst %,$(BUILD)/tests/%,support/make_toy support/npz_same mpi/shard)
 ifeq ($(CUDA),)
 gpu-test: ## the GPU backend's tests: without a GPU, on a fake runtime (build/fake, build/emulated); with one: make CUDA=1 gpu-test
 	@$(MAKE) --no-print-directory CUDA=fake OPT=-O2 $@

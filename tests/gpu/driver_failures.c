@@ -9,6 +9,7 @@
 #include "fake.h"
 #include "rd/gpu.h"
 #include "rd/gpu_choose.h"
+#include "rd/gpu_parts.h"
 #include "rd/hash.h"
 #include "test.h"
 #include <stdio.h>
@@ -158,6 +159,7 @@ static void sums(arrays *a, rd_status *st)
         rd_gpu_group_new(gpu, &o, &q, st) == RD_OK) {
         rd_gpu_group_sum(q, a->x, N, RD_GPU_WIRE_F32, st);
         rd_gpu_group_sum(q, a->y, N, RD_GPU_WIRE_BF16, st);
+        rd_gpu_group_spread(q, a->x, (const rd_gpu_part[]){{0, 16, 0}, {16, N - 16, 0}}, 2, st);
         rd_gpu_group_join(q, st);
         rd_gpu_group_wait(q, 5.0, st);
         rd_gpu_group_times(q, time, 4, &n, st);

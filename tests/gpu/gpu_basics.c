@@ -4,6 +4,7 @@
  * Without a GPU the test is skipped, unless RD_REQUIRE_GPU=1. */
 #include "test.h"
 #include "gpu_here.h"
+#include "rd/gpu_parts.h"
 #include "rd/philox.h"
 #include <math.h>
 #include <signal.h>
@@ -702,6 +703,40 @@ static void sum_as(rd_gpu_group *q, int rank, int size, bool waits, rd_status *s
     free(h);
 }
 
+/* Each rank has some parts of an array. Afterwards all have all, and an element of no part stays. */
+static void spread_as(rd_gpu_group *q, int rank, int size, rd_status *st)
+{
+    enum { N = 70001, PARTS = 5 };
+    static const int64_t ends[] = {1, 1000, 1000, 65537, N - 1};
+    rd_gpu_part part[PARTS];
+    rd_gpu_sum_time time[2];
+    float *h = malloc(N * sizeof *h), *x;
+    int n = -1;
+    for (int k = 0; k < PARTS; k++) {
+        const int64_t from = k > 0 ? ends[k - 1] : 0;
+        part[k] = (rd_gpu_part){.from = from, .n = ends[k] - from, .rank = k % size};
+    }
+    for (int64_t i = 0; i < N; i++) h[i] = at_rank(i, rank);
+    rd_gpu_memory_new(gpu, N * sizeof *h, &x, st);
+    rd_gpu_upload(gpu, x, h, N * sizeof *h, st);
+    rd_gpu_group_spread(q, x, part, PARTS, st);
+    rd_gpu_group_join(q, st);
+    rd_gpu_group_wait(q, 60.0, st);
+    if (st->code == RD_OK) rd_gpu_download(gpu, h, x, N * sizeof *h, st);
+    for (int64_t i = 0, k = 0; i < N && st->code == RD_OK; i++) {
+        while (k < PARTS && i >= ends[k]) k++;
+        const float want = at_rank(i, k < PARTS ? part[k].rank : rank);
+        if (h[i] != want)
+            rd_fail(st, RD_EBUG, "part %d, element %d: %g, want %g", (int)k, (int)i, (double)h[i],
+                    (double)want);
+    }
+    rd_gpu_group_times(q, time, 2, &n, st);
+    if (st->code == RD_OK && !(n == 1 && time[0].begin_s >= time[0].end_s))
+        rd_fail(st, RD_EBUG, "times of %d copies", n);
+    if (st->code == RD_OK) rd_gpu_memory_free(gpu, x); /* a wait for the device would hang */
+    free(h);
+}
+
 /* The time between two sums belongs to neither sum. */
 static void sum_with_gap(rd_gpu_group *q, rd_status *st)
 {
@@ -730,6 +765,7 @@ static void test_one_rank(void **state)
     if (rd_gpu_group_id(gpu, o.id, &st) == RD_OK && rd_gpu_group_new(gpu, &o, &q, &st) == RD_OK) {
         sum_as(q, 0, 1, false, &st);
         sum_with_gap(q, &st);
+        spread_as(q, 0, 1, &st);
     }
     rd_gpu_group_free(q);
     must(&st);
@@ -786,6 +822,7 @@ static void as_ranks(int size, int lost, int late, shared *s)
             rd_gpu_group_wait(q, 0.3, own);
         } else {
             sum_as(q, r, size, lost >= 0, own);
+            if (own->code == RD_OK) spread_as(q, r, size, own);
         }
         rd_gpu_group_free(q);
         _exit(0);
