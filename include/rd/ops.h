@@ -171,7 +171,8 @@ typedef enum rd_activation {
  * below 2e-36 may be 0. NaN stays NaN. */
 rd_var *rd_op_activate(rd_tape *t, rd_activation f, rd_var *x);
 
-/* Returns a b, element by element, for a and b of one shape and type. They may be the same variable. */
+/* Returns a b, element by element, for a and b of one shape and type. They may be the same
+ * variable. */
 rd_var *rd_op_multiply(rd_tape *t, rd_var *a, rd_var *b);
 
 enum { RD_ROTARY_WIDEST = 1024 };

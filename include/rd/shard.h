@@ -39,8 +39,8 @@ typedef struct rd_shard_piece {
 } rd_shard_piece;
 
 /* Collective, after rd_comm_arena_new. Divides the arrays. Each host gets about the same of every
- * part; with `stripe`, one piece of each stripe. *out is NULL if there is one host. c is borrowed and outlives *out, which the caller
- * owns. */
+ * part; with `stripe`, one piece of each stripe. *out is NULL if there is one host. The caller owns
+ * *out. c is borrowed and outlives *out. */
 rd_code rd_shard_new(rd_comm *c, const rd_shard_plan *plan, rd_shard **out, rd_status *st);
 /* Not collective; NULL is fine. */
 void rd_shard_free(rd_shard *s);

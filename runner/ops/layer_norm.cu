@@ -1,5 +1,5 @@
-/* layer_norm.cu -- layer_norm on a GPU: the formulas of layer_norm.c. A warp has a row. T is the type of
- * the result and its gradient. */
+/* layer_norm.cu -- layer_norm on a GPU: the formulas of layer_norm.c. A warp has a row. T is the
+ * type of the result and its gradient. */
 #include "../engine/gpu/element_device.h"
 #include "layer_norm.h"
 

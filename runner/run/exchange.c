@@ -248,8 +248,9 @@ static void report_times(exchange *x, int64_t rest_ns, const embeddings_sent *ta
     }
 }
 
-/* Returns the bytes that this rank sends to other hosts while all ranks get an array of which each
- * has a part. In a ring through all ranks, one link of each host leads to another host. */
+/* Returns the bytes that this rank sends to other hosts while each rank has a part
+ * of an array, and gets the others. In a ring through all ranks, one link of each host leads to
+ * another host. */
 static double ring_bytes(const rd_run *r, double bytes)
 {
     const double ranks = r->world->size;

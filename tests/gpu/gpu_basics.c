@@ -703,7 +703,7 @@ static void sum_as(rd_gpu_group *q, int rank, int size, bool waits, rd_status *s
     free(h);
 }
 
-/* Each rank has some parts of an array. Afterwards all have all, and an element of no part stays. */
+/* Each rank has some parts of an array, and gets the others. An element of no part stays. */
 static void spread_as(rd_gpu_group *q, int rank, int size, rd_status *st)
 {
     enum { N = 70001, PARTS = 5 };

@@ -93,10 +93,10 @@ static void xent_apply(trial *t)
 }
 
 /* size: query heads, key heads, width of a head, causal, then queries and keys of up to three
- * sequences, the way (ATTEND_RULE: the program chooses), most scores of a group of sequences (0: the
- * program's limit), 1: without gradients a list in reverse order has the rows of keys. number: the
- * probability to keep. One variable has queries, keys and values if the keys are those of the
- * queries. */
+ * sequences, the way (ATTEND_RULE: the program chooses), most scores of a group of sequences (0:
+ * the program's limit), 1: without gradients a list in reverse order has the rows of keys.
+ * number: the probability to keep. One variable has queries, keys and values if the keys are those
+ * of the queries. */
 enum { ATTEND_RULE, ATTEND_ROWS, ATTEND_PRODUCTS, ATTEND_BLOCKS };
 enum { ATTEND_WAY = 10, ATTEND_SCORES, ATTEND_CACHE };
 static bool attend_is_self(const trial *t)
@@ -246,8 +246,8 @@ static void rotary_apply(trial *t)
                          s[5] ? wide_input(t, 2) : NULL));
 }
 
-/* size: rows, columns, x is there; where z has 16 bits: the result is float32, x is float32. number:
- * the probability to keep. */
+/* size: rows, columns, x is there; where z has 16 bits: the result is float32, x is float32.
+ * number: the probability to keep. */
 static void residual_declare(trial *t)
 {
     for (int i = 0; i < (t->c->size[2] ? 2 : 1); i++)

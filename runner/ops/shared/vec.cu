@@ -115,8 +115,8 @@ static rd_code launch_add_columns(rd_backend *be, rd_arena *scratch, int64_t N, 
                                   const void *dz, rd_element type, int64_t ld, float *sum,
                                   rd_status *st)
 {
-    return rd_operand_add_columns(rd_gpu_of(be), scratch, N, width,
-                                  rd_operand_at(dz, type, 0, ld), sum, st);
+    return rd_operand_add_columns(rd_gpu_of(be), scratch, N, width, rd_operand_at(dz, type, 0, ld),
+                                  sum, st);
 }
 
 const rd_vec_kernels rd_cuda_vec = {launch_vec_add,   launch_vec_sum,  launch_vec_softcap,

@@ -1,11 +1,12 @@
 /* fake_nccl.cc -- NCCL of the fake runtime: sums over the ranks of one machine, and broadcasts,
  * through memory that their processes share.
  *
- * Calls do not block, as the driver asks: they report "in progress" once or twice. A sum is work of
- * its stream. Broadcasts between ncclGroupStart and ncclGroupEnd are one work. Numbers are added in the order of ranks; with 16 bits each partial sum is rounded, as
- * in a ring. If a rank is lost, or RD_EMULATED_NCCL_FAILS=n asks for it in sum n, or
- * RD_EMULATED_SPREAD_FAILS=n in group n of broadcasts, the communicator reports a remote error, and
- * the sum never ends until ncclCommAbort. */
+ * Calls do not block, as the driver asks: they report "in progress" once or twice. A sum is work
+ * of its stream. Broadcasts between ncclGroupStart and ncclGroupEnd are one work. Numbers are
+ * added in the order of ranks; with 16 bits each partial sum is rounded, as in a ring. If a rank
+ * is lost, or RD_EMULATED_NCCL_FAILS=n asks for it in sum n, or RD_EMULATED_SPREAD_FAILS=n in
+ * group n of broadcasts, the communicator reports a remote error, and the sum never ends until
+ * ncclCommAbort. */
 #include "fake_runtime.h"
 #include "nccl.h"
 #include <atomic>
