@@ -26,13 +26,9 @@ static __host__ __device__ constexpr int backward_warps(int HS)
 {
     return HS > 96 ? 2 : 4;
 }
-/* Rows of a tile of the other side. */
+/* Rows of a tile of the other side. With 64 rows, heads of other widths would leave too few
+ * registers, or need more than 48 KiB. */
 static __host__ __device__ constexpr int tile_rows(int HS)
-{
-    return HS <= 64 ? 64 : 32;
-}
-/* The same of the kernel for dK and dV, which has more sums in registers. */
-static __host__ __device__ constexpr int query_rows(int HS)
 {
     return HS == 64 ? 64 : 32;
 }
@@ -211,7 +207,7 @@ static __device__ inline float quad_sum(float x)
 static const float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 
 template <typename E, int HS>
-static __global__ void __launch_bounds__(32 * FORWARD_WARPS) blocks_forward(blocks_gpu b)
+static __global__ void __launch_bounds__(32 * FORWARD_WARPS, 2) blocks_forward(blocks_gpu b)
 {
     constexpr int KEYS = tile_rows(HS), LD = row_length(HS), BLOCK = ROWS * FORWARD_WARPS;
     RD_SHARED(uint16_t, shared);
@@ -323,7 +319,7 @@ static __device__ inline void add_rows(const blocks_gpu &b, const attend_matrix 
 }
 
 template <typename E, int HS>
-static __global__ void __launch_bounds__(32 * backward_warps(HS)) blocks_dq(blocks_gpu b)
+static __global__ void __launch_bounds__(32 * backward_warps(HS), 2) blocks_dq(blocks_gpu b)
 {
     constexpr int KEYS = tile_rows(HS), LD = row_length(HS), BLOCK = ROWS * backward_warps(HS);
     RD_SHARED(uint16_t, shared);
@@ -383,9 +379,9 @@ static __global__ void __launch_bounds__(32 * backward_warps(HS)) blocks_dq(bloc
 /* dK and dV: scores are transposed, S^T = K Q^T, so that a warp has 16 keys. The query heads of a
  * key head follow each other. */
 template <typename E, int HS>
-static __global__ void __launch_bounds__(32 * backward_warps(HS)) blocks_dkv(blocks_gpu b)
+static __global__ void __launch_bounds__(32 * backward_warps(HS), 2) blocks_dkv(blocks_gpu b)
 {
-    constexpr int QUERIES = query_rows(HS), LD = row_length(HS), BLOCK = ROWS * backward_warps(HS);
+    constexpr int QUERIES = tile_rows(HS), LD = row_length(HS), BLOCK = ROWS * backward_warps(HS);
     RD_SHARED(uint16_t, shared);
     uint16_t *k_tile = shared, *v_tile = k_tile + BLOCK * LD, *q_tile = v_tile + BLOCK * LD,
              *d_tile = q_tile + QUERIES * LD;
@@ -498,7 +494,7 @@ template <typename E, int HS>
 static rd_code backward_of(rd_gpu *g, const blocks_gpu &b, bool keys, int64_t n_tiles,
                            rd_status *st)
 {
-    const int64_t tile = keys ? query_rows(HS) : tile_rows(HS);
+    const int64_t tile = tile_rows(HS);
     const size_t shared = (size_t)(2 * (ROWS * backward_warps(HS) + tile) * row_length(HS)) *
                               sizeof(uint16_t) +
                           (size_t)(keys ? 2 * tile : 0) * sizeof(float);
