@@ -3,6 +3,7 @@
  * Memory is the host's memory; oneDNN computes products and convolutions. */
 #include "cpu_int8.h"
 #include "cpu_packed.h"
+#include "cpu_rows.h"
 #include "cpu_turn.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,7 +152,7 @@ static rd_code cpu_product(rd_backend *b, bool ta, bool tb, int64_t m, int64_t n
 /* From this number of rows on, dnnl_sgemm of a CPU with AVX-512 is as fast as the product with a
  * packed copy (Zen 4, one core of 110 GFLOP/s: 100 to 112 against 98 to 113). In training each
  * update makes the copies stale, and they take twice the memory of the parameters. An evaluation
- * uses the copies always: its results do not depend on the number of rows. */
+ * uses the products of cpu_rows.h: its results do not depend on the number of rows. */
 enum { PLAIN_ROWS = 256 };
 
 static rd_code cpu_param_product(rd_backend *b, bool transposed, const rd_params *ps,
@@ -174,6 +175,7 @@ static rd_code cpu_param_product(rd_backend *b, bool transposed, const rd_params
                            transposed ? w->rows : cols, st);
     rd_cpu_packed *p = rd_cpu_packed_of(rd_cpu_of(b), ps, w->param, w->row0, w->rows, st);
     if (!p) return st->code;
+    if (!w->trains) return rd_cpu_packed_rows(p, transposed, n, x, y, add, st);
     return (transposed ? rd_cpu_packed_mul_t : rd_cpu_packed_mul)(p, n, x, y, add, st);
 }
 
@@ -244,6 +246,7 @@ rd_code rd_backend_cpu_new(int n_threads, bool mixed, rd_backend **out, rd_statu
     rd_backend_init(&b->base, &cpu_vt, n_threads);
     b->mixed = mixed;
     b->bf16_hw = b->base.has_bf16 = detect_bf16();
+    b->rows_kind = rd_cpu_rows_best();
     if (!mixed &&
         ((int)dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core)
         b->base.plain_rows = PLAIN_ROWS;

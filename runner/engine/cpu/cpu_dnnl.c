@@ -16,7 +16,7 @@
  * m is cut into blocks of BLOCK rows and a rest that is rounded up to a multiple of STEP. This
  * keeps the number of primitives small. */
 #include "cpu_packed.h"
-#include "cpu_row.h"
+#include "cpu_rows.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -42,12 +42,15 @@ typedef struct cpu_dnnl_side {
     bool has_wmd, conv;
     /* Weights in layout wmd; owned. */
     void *blocked;
-    /* wmd is [n / strip][k][strip]; 0: another layout. */
-    int64_t strip;
     int64_t k, n;
     /* Whether W is the transposed parameter. */
     bool transposed;
     uint64_t version;
+    /* The weights as rd_cpu_rows_mul reads them: `blocked`, or an owned copy if that has another
+     * layout. */
+    rd_cpu_strips strips;
+    bool own_strips;
+    uint64_t strips_version;
 } cpu_dnnl_side;
 
 struct rd_cpu_packed {
@@ -79,12 +82,24 @@ static void product_free(product *p)
     memset(p, 0, sizeof *p);
 }
 
+/* Frees the own copy, if there is one. */
+static void side_free_strips(cpu_dnnl_side *s)
+{
+    if (s->own_strips) {
+        void *w;
+        memcpy(&w, &s->strips.w, sizeof w);
+        free(w);
+    }
+    s->own_strips = false;
+}
+
 static void side_free(cpu_dnnl_side *s)
 {
     for (int a = 0; a < 2; a++)
         for (int i = 0; i < N_SIZES; i++) product_free(&s->p[a][i]);
     if (s->has_wmd) md_free(s->wmd);
     free(s->blocked);
+    side_free_strips(s);
 }
 
 void rd_cpu_packed_free(rd_cpu_packed *p)
@@ -146,12 +161,16 @@ static rd_code product_make(rd_cpu *b, cpu_dnnl_side *s, int64_t m, bool add, pr
         s->wmd = *w;
 #endif
         s->has_wmd = true;
-        s->strip = b->mixed ? 0 : md_strip(w, s->k);
         s->blocked = aligned_alloc(64, (md_size(w) + 127) / 64 * 64);
         if (!s->blocked) {
             rd_fail(st, RD_EENV, "out of memory for packed weights (%zu bytes)", md_size(w));
             goto done;
         }
+        rd_cpu_strips *t = &s->strips;
+        *t = (rd_cpu_strips){.w = s->blocked, .k = s->k, .n = s->n};
+        t->strip = md_strip(w, &t->length, &t->half);
+        if (t->half != (in_type(b) == dnnl_bf16) || !rd_cpu_rows_can(b, t->strip, t->half))
+            t->strip = 0;
     }
     TRY_DNNL(dnnl_memory_create(&p->src, MD_REF(src), b->engine, DNNL_MEMORY_NONE));
     TRY_DNNL(dnnl_memory_create(&p->wei, MD_REF(s->wmd), b->engine, s->blocked));
@@ -167,6 +186,23 @@ done:
     return st->code;
 }
 
+/* Returns the parameter's rows, rounded if bfloat16 is emulated. NULL after a failure. */
+static float *packed_rows(rd_cpu_packed *q, uint64_t now, rd_status *st)
+{
+    float *rows = rd_params_values(q->ps) + q->w->offset + q->row0 * q->n;
+    if (!q->be->mixed || q->be->bf16_hw) return rows;
+    if (!q->rounded) {
+        q->rounded = aligned_alloc(64, ((size_t)(q->k * q->n) * 4 + 63) / 64 * 64);
+        if (!q->rounded) {
+            rd_fail(st, RD_EENV, "out of memory for rounded weights");
+            return NULL;
+        }
+    }
+    if (q->rounded_version != now) rd_to_soft(rows, q->rounded, q->k * q->n);
+    q->rounded_version = now;
+    return q->rounded;
+}
+
 /* Updates the blocked copy if the parameter has changed. */
 static rd_code side_refresh(rd_cpu_packed *q, cpu_dnnl_side *s, rd_status *st)
 {
@@ -180,16 +216,8 @@ static rd_code side_refresh(rd_cpu_packed *q, cpu_dnnl_side *s, rd_status *st)
     dnnl_primitive_t r = NULL;
     dnnl_memory_t mf = NULL, mt = NULL;
     bool has = false;
-    float *rows = rd_params_values(q->ps) + q->w->offset + q->row0 * q->n;
-    if (b->mixed && !b->bf16_hw) {
-        if (!q->rounded) {
-            q->rounded = aligned_alloc(64, ((size_t)(q->k * q->n) * 4 + 63) / 64 * 64);
-            if (!q->rounded) return rd_fail(st, RD_EENV, "out of memory for rounded weights");
-        }
-        if (q->rounded_version != now) rd_to_soft(rows, q->rounded, q->k * q->n);
-        q->rounded_version = now;
-        rows = q->rounded;
-    }
+    float *rows = packed_rows(q, now, st);
+    if (!rows) return st->code;
     /* Forward: the parameter is [k, n] = IO, tag "ba..". Transposed: it is [n, k] = OI. */
     TRY_DNNL(md_make(&from, 4, d, dnnl_f32, s->transposed ? dnnl_abcd : dnnl_bacd));
     has = true;
@@ -281,10 +309,8 @@ static rd_code side_mul(rd_cpu_packed *q, cpu_dnnl_side *s, int64_t m, const flo
         return rd_cpu_gemm(b, false, s->transposed, m, s->n, s->k, 1.0f, X, s->k, plain, q->n,
                            add ? 1.0f : 0.0f, Y, s->n, st);
     RD_TRY(side_refresh(q, s, st));
-    if (m == 1 && rd_cpu_row_can(s->strip)) {
-        rd_cpu_row_mul(b, s->k, s->n, s->strip, s->blocked, X, Y, add);
-        return st->code;
-    }
+    if (m == 1 && s->strips.strip && !s->own_strips && !b->mixed)
+        return rd_cpu_rows_mul(b, &s->strips, m, X, Y, add, st);
     for (int64_t i = 0; i < m; i += BLOCK) {
         const int64_t left = m - i < BLOCK ? m - i : BLOCK, rows = (left + STEP - 1) / STEP * STEP;
         product *p = &s->p[add][rows / STEP - 1];
@@ -308,6 +334,49 @@ static rd_code side_mul(rd_cpu_packed *q, cpu_dnnl_side *s, int64_t m, const flo
         RD_TRY(cpu_dnnl_run(b, p, x, Y + i * s->n, st));
     }
     TRY_DNNL(dnnl_stream_wait(b->stream));
+done:
+    return st->code;
+}
+
+/* Updates the strips if the parameter has changed. */
+static rd_code side_strips(rd_cpu_packed *q, cpu_dnnl_side *s, rd_status *st)
+{
+    const uint64_t now = rd_params_version_of(q->ps, q->w);
+    if (s->strips.strip && !s->own_strips) return side_refresh(q, s, st);
+    if (s->own_strips && s->strips_version == now) return st->code;
+    side_free_strips(s);
+    const float *rows = packed_rows(q, now, st);
+    if (!rows) return st->code;
+    RD_TRY(rd_cpu_rows_pack(q->be, s->k, s->n, rows, s->transposed ? 1 : q->n,
+                            s->transposed ? q->n : 1, in_type(q->be) == dnnl_bf16, &s->strips, st));
+    s->own_strips = true;
+    s->strips_version = now;
+done:
+    return st->code;
+}
+
+rd_code rd_cpu_packed_rows(rd_cpu_packed *q, bool transposed, int64_t m, const float *X, float *Y,
+                           bool add, rd_status *st)
+{
+    rd_cpu *b = q->be;
+    cpu_dnnl_side *s = transposed ? &q->bwd : &q->fwd;
+    const void *x = X;
+    RD_TRY(side_strips(q, s, st));
+    if (s->strips.half) {
+        const int64_t k = (s->k + 1) / 2 * 2;
+        RD_TRY(rd_cpu_buffer_reserve(&b->half[0], (size_t)(m * k) * 2, st));
+        uint16_t *to = b->half[0].p;
+        for (int64_t i = 0; i < m; i++, to += k) {
+            rd_to_half(X + i * s->k, to, s->k);
+            if (k > s->k) to[s->k] = 0;
+        }
+        x = b->half[0].p;
+    } else if (b->mixed) {
+        RD_TRY(rd_cpu_buffer_reserve(&b->soft[0], (size_t)(m * s->k) * 4, st));
+        rd_to_soft(X, b->soft[0].p, m * s->k);
+        x = b->soft[0].p;
+    }
+    RD_TRY(rd_cpu_rows_mul(b, &s->strips, m, x, Y, add, st));
 done:
     return st->code;
 }
@@ -452,6 +521,7 @@ void rd_cpu_products_free(rd_cpu *b)
     }
     for (int i = 0; i < b->n_gp; i++) product_free(&b->gp[i].p);
     free(b->gp);
+    rd_cpu_buffer_free(&b->spread);
     for (int i = 0; i < 2; i++) {
         rd_cpu_buffer_free(&b->half[i]);
         rd_cpu_buffer_free(&b->soft[i]);

@@ -27,6 +27,8 @@ typedef struct rd_convs rd_convs;
 typedef struct rd_cpu_packed rd_cpu_packed;
 /* See cpu_int8.h. */
 typedef struct rd_int8_param rd_int8_param;
+/* The instructions of the kernels of cpu_rows.h. */
+typedef enum rd_cpu_rows_kind { RD_ROWS_PLAIN, RD_ROWS_AVX2, RD_ROWS_AVX512 } rd_cpu_rows_kind;
 
 typedef struct rd_cpu {
     /* First member: each rd_backend of kind RD_CPU is an rd_cpu. */
@@ -35,11 +37,14 @@ typedef struct rd_cpu {
     dnnl_stream_t stream;
     /* bf16_hw: the CPU has bfloat16 instructions. */
     bool mixed, bf16_hw;
+    rd_cpu_rows_kind rows_kind;
     /* List, owned. */
     rd_cpu_packed *packed;
     /* Quantised parameters, owned, and the quantised rows of one product. */
     rd_int8_param *int8_list;
     rd_cpu_buffer int8_rows;
+    /* Rows of one product with gaps (cpu_rows.c). */
+    rd_cpu_buffer spread;
     /* bfloat16 copies of the operands of one product. */
     rd_cpu_buffer half[2];
     /* Rounded float32 copies of the operands, if bfloat16 is emulated. */

@@ -30,6 +30,10 @@ rd_code rd_cpu_packed_mul(rd_cpu_packed *p, int64_t m, const float *X, float *Y,
                           rd_status *st);
 rd_code rd_cpu_packed_mul_t(rd_cpu_packed *p, int64_t m, const float *Y, float *X, bool add,
                             rd_status *st);
+/* Computes one of the two products as cpu_rows.h describes: the bytes of a row do not depend on m.
+ * X and Y need no slack. */
+rd_code rd_cpu_packed_rows(rd_cpu_packed *p, bool transposed, int64_t m, const float *X, float *Y,
+                           bool add, rd_status *st);
 /* Returns the packed rows of a parameter, made at their first use. The backend owns them. It
  * identifies a parameter by its address w, so other parameters need a new backend. NULL after a
  * failure. */

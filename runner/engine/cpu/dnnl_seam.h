@@ -13,6 +13,22 @@ typedef struct conv_geometry {
     dnnl_dims_t stride, before, after;
 } conv_geometry;
 
+/* Returns the strip of weights of a 1x1 convolution of k channels that are stored in strips of
+ * outputs, [outputs / strip][k][strip]; 0: another layout. With *pairs two channels of an output
+ * stand side by side: [outputs / strip][k / 2][strip][2]. length: numbers from strip to strip. */
+static inline int64_t strip_of(int n, const dnnl_dim_t *blocks, const dnnl_dim_t *of,
+                               const dnnl_dim_t *strides, int64_t *length, bool *pairs)
+{
+    int64_t inner = 1;
+    *pairs = n == 2 && of[0] == 0 && of[1] == 1 && blocks[1] == 2;
+    const int at = n == 2 && !*pairs ? 1 : 0;
+    if (n < 1 || n > 2 || of[at] != 0 || (at == 1 && of[0] != 1)) return 0;
+    for (int i = 0; i < n; i++)
+        if (of[i] == 1) inner *= blocks[i];
+    *length = strides[0];
+    return strides[1] == inner * blocks[at] && strides[0] % strides[1] == 0 ? blocks[at] : 0;
+}
+
 #if DNNL_VERSION_MAJOR >= 3
 /* An opaque handle. */
 typedef dnnl_memory_desc_t md_ptr;
@@ -35,19 +51,16 @@ static inline bool md_equal(md_in a, md_in b)
 {
     return dnnl_memory_desc_equal(a, b) != 0;
 }
-/* Returns the strip of weights of a 1x1 convolution of k channels that are stored in strips of
- * outputs, [outputs / strip][k][strip]; 0: another layout. */
-static inline int64_t md_strip(md_in md, int64_t k)
+static inline int64_t md_strip(md_in md, int64_t *length, bool *pairs)
 {
     int n = 0;
     const dnnl_dims_t *blocks = NULL, *of = NULL, *strides = NULL;
-    if (dnnl_memory_desc_query(md, dnnl_query_inner_nblks_s32, &n) != dnnl_success || n != 1 ||
+    if (dnnl_memory_desc_query(md, dnnl_query_inner_nblks_s32, &n) != dnnl_success || n < 1 ||
         dnnl_memory_desc_query(md, dnnl_query_inner_blks, &blocks) != dnnl_success ||
         dnnl_memory_desc_query(md, dnnl_query_inner_idxs, &of) != dnnl_success ||
         dnnl_memory_desc_query(md, dnnl_query_strides, &strides) != dnnl_success)
         return 0;
-    const int64_t strip = (*blocks)[0];
-    return (*of)[0] == 0 && (*strides)[0] == k * strip && (*strides)[1] == strip ? strip : 0;
+    return strip_of(n, *blocks, *of, *strides, length, pairs);
 }
 static inline dnnl_status_t conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w,
                                     md_in d, const_dnnl_primitive_attr_t a)
@@ -121,11 +134,10 @@ static inline bool md_equal(md_in a, md_in b)
 {
     return dnnl_memory_desc_equal(a, b) != 0;
 }
-static inline int64_t md_strip(md_in md, int64_t k)
+static inline int64_t md_strip(md_in md, int64_t *length, bool *pairs)
 {
     const dnnl_blocking_desc_t *f = &md->format_desc.blocking;
-    const int64_t strip = f->inner_nblks == 1 && f->inner_idxs[0] == 0 ? f->inner_blks[0] : 0;
-    return strip && f->strides[0] == k * strip && f->strides[1] == strip ? strip : 0;
+    return strip_of(f->inner_nblks, f->inner_blks, f->inner_idxs, f->strides, length, pairs);
 }
 static inline dnnl_status_t conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w,
                                     md_in d, const_dnnl_primitive_attr_t a)
