@@ -35,40 +35,57 @@ typedef struct rows_task {
     int64_t at;   /* numbers from vector to vector of W; AVX-512: known */
     int64_t step; /* numbers from row to row of W */
     int64_t k;    /* length of the chain, in numbers or pairs */
-    float *sum;   /* [rows][MOST_COLUMNS] */
+    /* Sums of several chains, [rows][MOST_COLUMNS]: the first chain sets them, the last reads them
+     * and writes y. */
+    float *sum;
+    bool first, last;
+    float *y;       /* rows that are ldy apart, with n columns */
+    int64_t ldy, n; /* n may be less than the vectors hold */
+    bool add;
     /* What is read ahead: `gap` bytes more for each step and vector. */
     const char *ahead;
     int64_t gap;
-    bool first; /* false: the chain is added to sum */
 } rows_task;
 
 /* ---- kernels: R rows, V vectors ---- */
 
 typedef float rows_vector __attribute__((vector_size(NARROW * sizeof(float)), aligned(4)));
 
+/* Ends a narrow kernel: adds its sums [R][3 * NARROW] to those before, or writes them. */
+static void rows_narrow_end(const rows_task *t, int R, int V, const float *sums)
+{
+    for (int r = 0; r < R; r++) {
+        const float *from = sums + (int64_t)r * 3 * NARROW;
+        float *to = t->sum + (int64_t)r * MOST_COLUMNS, *y = t->y + r * t->ldy;
+        const int64_t width = (int64_t)V * NARROW, n = t->n < width ? t->n : width;
+        for (int64_t c = 0; c < width; c++) to[c] = t->first ? from[c] : to[c] + from[c];
+        if (!t->last) continue;
+        for (int64_t c = 0; c < n; c++) y[c] = t->add ? y[c] + to[c] : to[c];
+    }
+}
+
 ALWAYS_INLINE void rows_plain_kernel(const rows_task *t, const int R, const int V)
 {
     rows_vector sum[4][3];
     const float *x = t->x, *w = t->w;
     const int64_t k = t->k, step = t->step, ldx = t->ldx, at = t->at;
-    #pragma GCC unroll 12
+#pragma GCC unroll 12
     for (int r = 0; r < R; r++)
-        #pragma GCC unroll 12
+#pragma GCC unroll 12
         for (int v = 0; v < V; v++) sum[r][v] = (rows_vector){0};
     for (int64_t i = 0; i < k; i++, w += step) {
-        #pragma GCC unroll 12
+#pragma GCC unroll 12
         for (int r = 0; r < R; r++)
-            #pragma GCC unroll 12
+#pragma GCC unroll 12
             for (int v = 0; v < V; v++)
                 sum[r][v] += x[r * ldx + i] * *(const rows_vector *)(const void *)(w + v * at);
     }
-    #pragma GCC unroll 12
+    rows_vector out[4 * 3];
+#pragma GCC unroll 12
     for (int r = 0; r < R; r++)
-        #pragma GCC unroll 12
-        for (int v = 0; v < V; v++) {
-            rows_vector *to = (rows_vector *)(void *)(t->sum + r * MOST_COLUMNS + v * NARROW);
-            *to = t->first ? sum[r][v] : *to + sum[r][v];
-        }
+#pragma GCC unroll 12
+        for (int v = 0; v < V; v++) out[r * 3 + v] = sum[r][v];
+    rows_narrow_end(t, R, V, (const float *)(const void *)out);
 }
 
 #if defined(__x86_64__)
@@ -77,79 +94,95 @@ ALWAYS_INLINE AVX2 void rows_avx2_kernel(const rows_task *t, const int R, const 
     __m256 sum[4][3];
     const float *x = t->x, *w = t->w;
     const int64_t k = t->k, step = t->step, ldx = t->ldx, at = t->at;
-    #pragma GCC unroll 12
+#pragma GCC unroll 12
     for (int r = 0; r < R; r++)
-        #pragma GCC unroll 12
+#pragma GCC unroll 12
         for (int v = 0; v < V; v++) sum[r][v] = _mm256_setzero_ps();
     for (int64_t i = 0; i < k; i++, w += step) {
         __m256 wi[3];
-        #pragma GCC unroll 12
+#pragma GCC unroll 12
         for (int v = 0; v < V; v++) {
             _mm_prefetch((const char *)(w + v * at) + AHEAD, _MM_HINT_T0);
             wi[v] = _mm256_loadu_ps(w + v * at);
             /* else each use reads the memory again */
             __asm__("" : "+x"(wi[v]));
         }
-        #pragma GCC unroll 12
+#pragma GCC unroll 12
         for (int r = 0; r < R; r++) {
             const __m256 xi = _mm256_broadcast_ss(x + r * ldx + i);
-            #pragma GCC unroll 12
+#pragma GCC unroll 12
             for (int v = 0; v < V; v++) sum[r][v] = _mm256_fmadd_ps(xi, wi[v], sum[r][v]);
         }
     }
-    #pragma GCC unroll 12
+    __m256 out[4 * 3];
+#pragma GCC unroll 12
     for (int r = 0; r < R; r++)
-        #pragma GCC unroll 12
-        for (int v = 0; v < V; v++) {
-            float *to = t->sum + r * MOST_COLUMNS + v * NARROW;
-            if (!t->first) sum[r][v] = _mm256_add_ps(_mm256_loadu_ps(to), sum[r][v]);
-            _mm256_storeu_ps(to, sum[r][v]);
-        }
+#pragma GCC unroll 12
+        for (int v = 0; v < V; v++) out[r * 3 + v] = sum[r][v];
+    rows_narrow_end(t, R, V, (const float *)(const void *)out);
 }
 
-/* Writes the sums of a wide kernel. */
-ALWAYS_INLINE AVX512 void rows_wide_end(const rows_task *t, const int R, const int V,
-                                        __m512 (*sum)[4])
+/* Ends a wide kernel: adds its sums [R][4] to those before, or writes them. */
+AVX512 static void rows_wide_end(const rows_task *t, int R, int V, const __m512 *sums)
 {
-    #pragma GCC unroll 12
     for (int r = 0; r < R; r++)
-        #pragma GCC unroll 12
         for (int v = 0; v < V; v++) {
-            float *to = t->sum + r * MOST_COLUMNS + v * WIDE;
-            if (!t->first) sum[r][v] = _mm512_add_ps(_mm512_loadu_ps(to), sum[r][v]);
-            _mm512_storeu_ps(to, sum[r][v]);
+            float *to = t->sum + r * MOST_COLUMNS + v * WIDE, *y = t->y + r * t->ldy + v * WIDE;
+            const int64_t left = t->n - v * WIDE;
+            const __mmask16 m = left >= WIDE ? 0xffffu : left > 0 ? (1u << left) - 1 : 0;
+            __m512 sum = sums[r * 4 + v];
+            if (!t->first) sum = _mm512_add_ps(_mm512_loadu_ps(to), sum);
+            if (!t->last) {
+                _mm512_storeu_ps(to, sum);
+                continue;
+            }
+            if (t->add) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(m, y), sum);
+            _mm512_mask_storeu_ps(y, m, sum);
         }
 }
 
 ALWAYS_INLINE AVX512 void rows_avx512_kernel(const rows_task *t, const int R, const int V)
 {
     __m512 sum[12][4];
-    const float *x = t->x, *w = t->w;
+    const float *x[4], *w = t->w;
     const char *ahead = t->ahead;
     const int64_t k = t->k, step = t->step, ldx = t->ldx, gap = t->gap;
-    #pragma GCC unroll 12
+#pragma GCC unroll 4
+    for (int q = 0; q < (R + 2) / 3; q++) x[q] = (const float *)t->x + 3 * q * ldx;
+#pragma GCC unroll 12
     for (int r = 0; r < R; r++)
-        #pragma GCC unroll 12
+#pragma GCC unroll 12
         for (int v = 0; v < V; v++) sum[r][v] = _mm512_setzero_ps();
     for (int64_t i = 0; i < k; i++, w += step) {
         __m512 wi[4];
-        #pragma GCC unroll 12
+#pragma GCC unroll 12
         for (int v = 0; v < V; v++) {
             _mm_prefetch(ahead, _MM_HINT_T0);
             ahead += gap;
             wi[v] = _mm512_loadu_ps(w + v * WIDE);
         }
-        #pragma GCC unroll 12
+#pragma GCC unroll 12
         for (int r = 0; r < R; r++) {
-            const __m512 xi = _mm512_set1_ps(x[r * ldx + i]);
-            #pragma GCC unroll 12
+            const __m512 xi = _mm512_set1_ps(x[r / 3][r % 3 * ldx]);
+#pragma GCC unroll 12
             for (int v = 0; v < V; v++) sum[r][v] = _mm512_fmadd_ps(xi, wi[v], sum[r][v]);
         }
+#pragma GCC unroll 4
+        for (int q = 0; q < (R + 2) / 3; q++) {
+            x[q]++;
+            /* else the compiler has a pointer to each row, and too few registers */
+            __asm__("" : "+r"(x[q]));
+        }
     }
-    rows_wide_end(t, R, V, sum);
+    __m512 out[12 * 4];
+#pragma GCC unroll 12
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 12
+        for (int v = 0; v < V; v++) out[r * 4 + v] = sum[r][v];
+    rows_wide_end(t, R, V, out);
 }
 
-/* Adds the products of pairs. The compiler knows no chain through the intrinsic. */
+/* Adds the products of pairs. By hand: see int8_dot of cpu_int8.c. */
 ALWAYS_INLINE BF16 __m512 rows_pair(__m512 sum, __m512i x, __m512i w)
 {
     __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(x), "v"(w));
@@ -159,29 +192,42 @@ ALWAYS_INLINE BF16 __m512 rows_pair(__m512 sum, __m512i x, __m512i w)
 ALWAYS_INLINE BF16 void rows_bf16_kernel(const rows_task *t, const int R, const int V)
 {
     __m512 sum[12][4];
-    const int32_t *x = t->x, *w = t->w;
+    const int32_t *x[4], *w = t->w;
     const char *ahead = t->ahead;
     const int64_t k = t->k, step = t->step, ldx = t->ldx, gap = t->gap;
-    #pragma GCC unroll 12
+#pragma GCC unroll 4
+    for (int q = 0; q < (R + 2) / 3; q++) x[q] = (const int32_t *)t->x + 3 * q * ldx;
+#pragma GCC unroll 12
     for (int r = 0; r < R; r++)
-        #pragma GCC unroll 12
+#pragma GCC unroll 12
         for (int v = 0; v < V; v++) sum[r][v] = _mm512_setzero_ps();
     for (int64_t i = 0; i < k; i++, w += step) {
         __m512i wi[4];
-        #pragma GCC unroll 12
+#pragma GCC unroll 12
         for (int v = 0; v < V; v++) {
             _mm_prefetch(ahead, _MM_HINT_T0);
             ahead += gap;
             wi[v] = _mm512_loadu_si512(w + v * WIDE);
         }
-        #pragma GCC unroll 12
+#pragma GCC unroll 12
         for (int r = 0; r < R; r++) {
-            const __m512i xi = _mm512_set1_epi32(x[r * ldx + i]);
-            #pragma GCC unroll 12
+            const __m512i xi = _mm512_set1_epi32(x[r / 3][r % 3 * ldx]);
+#pragma GCC unroll 12
             for (int v = 0; v < V; v++) sum[r][v] = rows_pair(sum[r][v], xi, wi[v]);
         }
+#pragma GCC unroll 4
+        for (int q = 0; q < (R + 2) / 3; q++) {
+            x[q]++;
+            /* else the compiler has a pointer to each row, and too few registers */
+            __asm__("" : "+r"(x[q]));
+        }
     }
-    rows_wide_end(t, R, V, sum);
+    __m512 out[12 * 4];
+#pragma GCC unroll 12
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 12
+        for (int v = 0; v < V; v++) out[r * 4 + v] = sum[r][v];
+    rows_wide_end(t, R, V, out);
 }
 #endif
 
@@ -203,7 +249,7 @@ ALWAYS_INLINE BF16 void rows_bf16_kernel(const rows_task *t, const int R, const 
     }
 #define WIDE_KERNELS(kernel)                                                       \
     switch (V * 16 + R) {                                                          \
-        CASES_12(kernel, 1)                                                        \
+        CASES_6(kernel, 1)                                                         \
         CASES_12(kernel, 2) CASES_8(kernel, 3) CASES_6(kernel, 4) default : break; \
     }
 
@@ -296,7 +342,7 @@ static int64_t rows_cut(int64_t n, int64_t i, int64_t parts)
 /* Returns the most rows for which a kernel has registers. */
 static int64_t rows_most(int64_t lanes, int64_t V)
 {
-    return lanes == NARROW ? 4 : V == 4 ? 6 : V == 3 ? 8 : 12;
+    return lanes == NARROW ? 4 : V == 3 ? 8 : V == 2 ? 12 : 6;
 }
 
 /* Returns what pass q over the weights begins to read ahead. A single pass reads what it needs
@@ -338,20 +384,15 @@ static void rows_block(const rows_job *j, int64_t group, int64_t lo, int64_t hi)
                                  .k = steps,
                                  .sum = sum + r * MOST_COLUMNS + v,
                                  .first = i == 0,
+                                 .last = i + steps == k,
+                                 .y = j->Y + (lo + r) * s->n + c0 + v,
+                                 .ldy = s->n,
+                                 .n = n - v,
+                                 .add = j->add,
                                  .ahead = rows_ahead(at, s->strip, steps, q, n_v * parts),
                                  .gap = 64 / parts};
             j->kernel(&t, (int)(end - r), (int)V);
         }
-    for (int64_t r = 0; r < m; r++) {
-        const float *from = sum + r * MOST_COLUMNS;
-        float *y = j->Y + (lo + r) * s->n + c0;
-        if (j->add) {
-#pragma omp simd
-            for (int64_t c = 0; c < n; c++) y[c] += from[c];
-        } else {
-            memcpy(y, from, (size_t)n * sizeof *y);
-        }
-    }
 }
 
 /* Computes blocks of rows of groups of strips, [lo, hi). */
