@@ -101,6 +101,7 @@ static void check(const shape *s, bool turned, bool add, bool mixed)
             (turned ? rd_leaf_mul_t : rd_leaf_mul)(be, ps, &w, ROWS, x, all, add, &st);
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
             const int64_t m = counts[i], first = (ROWS - m) / 2;
+            if (threads == 2 && i % 3 != 0) continue;
             memcpy(y, old + first * n, (size_t)(m * n) * sizeof *y);
             (turned ? rd_leaf_mul_t : rd_leaf_mul)(be, ps, &w, m, x + first * k, y, add, &st);
             need(&st);
