@@ -86,7 +86,8 @@ runner/SHARD.md         4096
 tests/README.md         4096
 tests/CHECKS.md         3072
 tests/bench/README.md  11264
-tests/bench/RESULTS.md 10240
+tests/bench/RESULTS.md 7168
+tests/bench/SPEED.md   6144
 tests/bench/SUMS.md     5120
 tests/golden/README.md 11264
 tests/gpu/RESULTS.md    4096
