@@ -47,7 +47,7 @@ schema       configs/schema.json  "$PROG" --print_schema
 limits='
 README.md               8192 150
 FAQ.md                 16384
-CHANGELOG.md            2560
+CHANGELOG.md            3072
 CONTRIBUTING.md         5120
 configs/README.md       8192
 configs/BENCH.md        3072
