@@ -191,6 +191,8 @@ done:
     if (r.mode != RD_MODE_TRAIN && r.mode != RD_MODE_TRAIN_EVAL && rd_retries() > 0)
         rd_warn(log, "%" PRId64 " read%s tried again; check the disk or the file server",
                 rd_retries(), rd_retries() == 1 ? " was" : "s were");
+    /* Another rank failed, and its code and message have the cause. */
+    if (st->code == RD_EPEER && !r.agreed && r.world->size > 1) rd_watch_yield(r.watch);
     starts_end(&r, st);
     if (st->code != RD_OK && st->code != RD_ESTOP) {
         /* Rank 0 may be writing to run.log, and two hosts of a network file system do not see each

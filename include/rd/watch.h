@@ -82,6 +82,10 @@ void rd_watch_beat(rd_watch *w, rd_phase phase, int64_t step);
  * of the other ranks then prints nothing; it ends the job after two seconds if this rank
  * does not. NULL is fine. */
 void rd_watch_leaving(rd_watch *w, rd_code code);
+/* Waits until another rank has reported its failure, at most 5 s. A rank whose failure is RD_EPEER
+ * calls it before it reports. The watch then ends the job with the code of the rank that failed
+ * first, or because a rank is gone, and this function does not return. NULL is fine. */
+void rd_watch_yield(rd_watch *w);
 /* Reports RD_PHASE_END, joins the thread and frees the watch. Not collective. NULL is fine. */
 void rd_watch_stop(rd_watch *w);
 

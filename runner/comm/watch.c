@@ -486,6 +486,19 @@ void rd_watch_beat(rd_watch *w, rd_phase phase, int64_t step)
     atomic_store_explicit(&s->phase, (int32_t)phase, memory_order_release);
 }
 
+void rd_watch_yield(rd_watch *w)
+{
+    enum { YIELD_MS = 5000, PAUSE_MS = 50 };
+    if (!w || !w->running) return;
+    watch_slot *s = &w->board->slot[w->world->local_rank];
+    /* The pauses are counted, so time in which the machine stands still does not count. */
+    for (int ms = 0; ms < YIELD_MS; ms += PAUSE_MS) {
+        atomic_store(&s->beat_ns, rd_now_ns()); /* this rank is not to blame */
+        watch_sleep(PAUSE_MS);
+        while (atomic_load(&w->board->abort_code)) watch_sleep(TICK_MS); /* the thread ends all */
+    }
+}
+
 void rd_watch_leaving(rd_watch *w, rd_code code)
 {
     int32_t none = 0;

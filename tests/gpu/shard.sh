@@ -77,14 +77,15 @@ expect "the same file" 0 "" cmp any.w/model-9.npz any.s/model-9.npz
 expect "one rank goes on" 0 "resuming from base.s/model-6.npz" s 1 base.s --max_steps=8
 expect "CPUs go on" 0 "resuming from base.w/model-6.npz" s 2 base.w --max_steps=8 --set device=cpu --set ema=0.01
 
-# A call of the second rank fails.
-one() { # NAME=value, folder: trains with two ranks, the second of which has it
+# A call of the second rank fails. Rank 0 sees a lost rank, and the second one reports later; the exit code is that of the cause.
+one() { # "NAME=value ...", folder: trains with two ranks, the second of which has them
     # shellcheck disable=SC2016 # the rank's shell fills them in
-    ranks 2 sh -c '[ "$OMPI_COMM_WORLD_RANK" != 1 ] || export "$1"; shift; exec "$@"' sh "$1" "$PROG" --config_file=toy.json --logdir="$2" \
+    ranks 2 sh -c '[ "$OMPI_COMM_WORLD_RANK" != 1 ] || export $1; shift; exec "$@"' sh "$1" "$PROG" --config_file=toy.json --logdir="$2" \
         --set device=cuda --max_steps=6 --set batch_size=6 --set shard=optimizer --set stall_abort_s=20
 }
 for call in ncclGroupStart:2 ncclBroadcast:4 ncclGroupEnd:1; do
-    expect "$call fails" 3 "rank 1.*NCCL: ${call%:*}" one RD_FAKE_FAIL=$call fails
+    expect "$call fails" 3 "rank 1.*NCCL: ${call%:*}" one "RD_FAKE_FAIL=$call RD_EMULATED_ABORT_MS=1000" fails
+    expect "$call: rank 0 reports nothing" 1 "" grep -q "error: .*of weights over ranks failed" fails/run.log
 done
 expect "a rank is lost in the copy" 9 "NCCL: a copy of weights over ranks failed" one RD_EMULATED_SPREAD_FAILS=2 lost
 flip() { RD_FAULT=flip:1:5:update s 2 flip --set check_replicas_every=1; }

@@ -4,10 +4,12 @@
  *     watch CASE [STEPS]
  *
  * CASE: fine, kill, root_kill, stop, root_stop, stop_waiting, hang, input, save, evaluate,
- * straggle, leave, leave_late, unshared, code or beats.
+ * straggle, leave, leave_late, cause, no_cause, unshared, code or beats.
  *
  *     leave        the rank ends the job
  *     leave_late   the rank has reported the end of the job, and hangs
+ *     cause        as leave, half a second after the other ranks have seen that a rank is lost
+ *     no_cause     the other ranks see that, and no rank reports why
  *     unshared     the ranks cannot share memory, as where memfd_create is forbidden
  *     code         two hosts: the leader of the second host ends the job, and rank 0 gets its exit
  *                  code
@@ -69,7 +71,16 @@ static void happen(const char *what, rd_comm *c, rd_watch *w, rd_log *log, int64
         be_long(4.0);
     }
     if (strcmp(what, "straggle") == 0 && last) be_long(1.8);
-    if (strncmp(what, "leave", 5) == 0 && last) {
+    if (strcmp(what, "no_cause") == 0 || (strcmp(what, "cause") == 0 && !last)) {
+        rd_status st = {.rank = world->rank};
+        rd_watch_yield(w);
+        rd_fail(&st, RD_EPEER, "another rank ended");
+        rd_error(log, &st);
+        rd_watch_leaving(w, RD_EPEER);
+        rd_comm_abort(c, RD_EPEER);
+    }
+    if (strcmp(what, "cause") == 0) nap(0.5);
+    if ((strncmp(what, "leave", 5) == 0 || strcmp(what, "cause") == 0) && last) {
         rd_status st = {.rank = world->rank};
         rd_fail(&st, RD_EDATA, "line 7 of a file is no good");
         rd_error(log, &st);

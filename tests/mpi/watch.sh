@@ -67,8 +67,14 @@ for hosts in 1 2 3; do
     export RD_COMM_HOSTS=$hosts
     check "a rank that hangs on its way out, $hosts hosts" 5 "line 7 of a file" 10 3 leave_late
     expect "nobody adds to that message, $hosts hosts" 1 "" grep -q "is gone\|no progress\|stall_abort_s" "$work/out"
+    check "ranks that notice a failure before its rank reports it, $hosts hosts" 5 "line 7 of a file" 10 3 cause
+    expect "they report nothing, $hosts hosts" 1 "" grep -q "another rank ended" "$work/out"
 done
 unset RD_COMM_HOSTS
+if [ "${CASES:-}" = all ]; then
+    check "a failure that no rank reports" 9 "another rank ended" 15 3 no_cause
+    expect "and no rank is blamed" 1 "" grep -q "no progress\|stall_abort_s" "$work/out"
+fi
 expect "another host ends the job" 0 "^told \(8 \|0 .*no answer\)" run -x RD_COMM_HOSTS=2 -np 4 "$watch" code
 expect "beats that cannot be are not taken" 0 "^good 1, other 0, code 0\|^good 0, .*no answer" run -x RD_COMM_HOSTS=2 -np 4 "$watch" beats
 summary

@@ -6,7 +6,8 @@
  * added in the order of ranks; with 16 bits each partial sum is rounded, as in a ring. If a rank
  * is lost, or RD_EMULATED_NCCL_FAILS=n asks for it in sum n, or RD_EMULATED_SPREAD_FAILS=n in
  * group n of broadcasts, the communicator reports a remote error, and the sum never ends until
- * ncclCommAbort. */
+ * ncclCommAbort. RD_EMULATED_ABORT_MS=n: that call takes n ms; the other ranks notice it at
+ * once. */
 #include "fake_runtime.h"
 #include "nccl.h"
 #include <atomic>
@@ -350,6 +351,7 @@ ncclResult_t ncclCommAbort(ncclComm_t c)
 {
     const std::lock_guard<std::mutex> guard(lock);
     leave(c);
+    usleep((useconds_t)number_of_environment("RD_EMULATED_ABORT_MS", 0) * 1000);
     aborted.push_back(c);
     if (c->state != ncclSuccess) groups_lost--;
     c->aborted = true;

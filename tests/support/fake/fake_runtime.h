@@ -12,7 +12,7 @@
  * Kernels run as host code (blocks_emulated.cc), and recurrent layers by cudnn_emulated.cc. The
  * environment of the emulated build counts here, too: RD_EMULATED_GPUS, _MEMORY, _SM, _CUBLAS,
  * _CUDNN, _CUDNN_REFUSES, _CUDNN_FAILS, _NCCL, _NCCL_FAILS, _SPREAD_FAILS, _GRAPHS, _PAGE_LOCKED,
- * _COUNT.
+ * _COUNT, _ABORT_MS.
  *
  * Failures:
  *     RD_FAKE_FAIL=cudaMalloc:3   the third call of this name fails; any:3: the third of all calls
