@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 /* Transposes columns [c, c + 8) of eight rows: to[i ld + r] = x[r][c + i]. */
-static inline void rd_turn8(const float *const x[8], int64_t c, float *restrict to, int64_t ld)
+static inline void rd_turn8(const float *const x[8], int64_t c, float *__restrict to, int64_t ld)
 {
     typedef float f8 __attribute__((vector_size(32)));
     typedef float loose8 __attribute__((vector_size(32), aligned(4), may_alias));
