@@ -13,6 +13,7 @@
 __attribute__((target("arch=x86-64"))) const char *rd_cpu_lacks(const char *absent)
 {
     __builtin_cpu_init();
+    (void)absent; /* unused without any of the features */
 #ifdef __SSE4_2__
     ROW("SSE4.2", "sse4.2")
 #endif
