@@ -6,6 +6,7 @@
  *     KIND:RANK:STEP:PHASE:N          the same, when the phase begins for the Nth time in that step
  *
  *     kill, stop, exit     ends the process: SIGKILL, SIGSTOP, _exit without a message
+ *     int                  asks the job to save and stop: SIGINT
  *     hang, slow           sleeps for ever; for 1.5 seconds
  *     data, memory         fails with the code of bad data; of missing memory
  *     nan, flip            makes a gradient NaN; flips one bit of one weight in memory
@@ -15,6 +16,7 @@
  *     disk                 lets no file grow beyond 1 KB from now on */
 #include "fault.h"
 #include "device.h"
+#include "signals.h"
 
 #include <math.h>
 #include <signal.h>
@@ -57,6 +59,10 @@ static rd_code happen(rd_run *r, const fault *f, rd_status *st)
 {
     if (strcmp(f->kind, "kill") == 0) (void)raise(SIGKILL);
     if (strcmp(f->kind, "stop") == 0) (void)raise(SIGSTOP);
+    if (strcmp(f->kind, "int") == 0) {
+        (void)kill(getpid(), SIGINT);
+        while (!signals_stop()) sleep_s(0.001); /* another thread runs the handler */
+    }
     if (strcmp(f->kind, "exit") == 0) _exit(0);
     if (strcmp(f->kind, "hang") == 0) sleep_s(1e6);
     if (strcmp(f->kind, "slow") == 0) sleep_s(1.5);

@@ -283,6 +283,23 @@ static rd_plateau plateau_of(const json_t *m)
     return out;
 }
 
+/* Returns the evaluation of the checkpoint's step, which a second save of this step writes again. */
+static run_evaluated evaluated_of(const json_t *m, int64_t step)
+{
+    const json_t *e = json_object_get(m, "evaluation"), *value = json_object_get(e, "value"),
+                 *loss = json_object_get(e, "loss");
+    const char *name = json_string_value(json_object_get(e, "figure"));
+    run_evaluated out = {.step = -1};
+    if (!name || strlen(name) >= sizeof out.name || !json_is_number(value) || !json_is_number(loss))
+        return out;
+    out = (run_evaluated){.step = step,
+                          .value = json_number_value(value),
+                          .loss = json_number_value(loss),
+                          .higher_is_better = json_is_true(json_object_get(e, "higher_is_better"))};
+    memcpy(out.name, name, strlen(name));
+    return out;
+}
+
 static run_patience patience_of(const json_t *m)
 {
     const json_t *p = json_object_get(m, "patience"), *best = json_object_get(p, "best");
@@ -459,7 +476,7 @@ static void take_progress(rd_run *r, const rd_ckpt *c)
         .plateau = plateau_of(m),
         .patience = patience_of(m),
         .restore_due = json_is_true(json_object_get(m, "restore_due")),
-        .evaluated = {.step = -1}};
+        .evaluated = evaluated_of(m, c->step)};
     r->progress.state_updates = meta_int(m, "state_updates", r->progress.updates);
     keep_best_take(&r->progress, json_object_get(m, "top"));
     if (!r->train_data) return;

@@ -178,8 +178,9 @@ typedef struct run_patience {
 /* An evaluation, for the checkpoint of its step. */
 typedef struct run_evaluated {
     int64_t step; /* -1: none */
-    rd_figure figure;
-    double loss;
+    char name[64];
+    double value, loss;
+    bool higher_is_better;
 } run_evaluated;
 
 /* The last values of a figure of the steps; value k is x[k % RUN_SPIKES]. */

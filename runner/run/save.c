@@ -77,11 +77,11 @@ static void describe_evaluation(const rd_run *r, json_t *m)
                                             (int)s->has_best, "wait", (json_int_t)s->wait,
                                             "stopped", (int)s->stopped));
     if (p->restore_due) (void)json_object_set_new(m, "restore_due", json_true());
-    if (e->step != p->step || !isfinite(e->figure.value) || !isfinite(e->loss)) return;
+    if (e->step != p->step || !isfinite(e->value) || !isfinite(e->loss)) return;
     (void)json_object_set_new(m, "evaluation",
-                              json_pack("{s:s, s:f, s:b, s:f}", "figure", e->figure.name, "value",
-                                        e->figure.value, "higher_is_better",
-                                        (int)e->figure.higher_is_better, "loss", e->loss));
+                              json_pack("{s:s, s:f, s:b, s:f}", "figure", e->name, "value",
+                                        e->value, "higher_is_better", (int)e->higher_is_better,
+                                        "loss", e->loss));
 }
 
 /* Returns the last values of a figure, oldest first. */

@@ -104,12 +104,17 @@ done:
     return st->code;
 }
 
+rd_code stepper_open(stepper *s, rd_status *st)
+{
+    return s->order_epoch == s->run->progress.epoch ? RD_OK : take_order(s, st);
+}
+
 rd_code stepper_prepare(stepper *s, rd_status *st)
 {
     rd_run *r = s->run;
     run_progress *at = &r->progress;
     for (;;) {
-        if (s->order_epoch != at->epoch) RD_TRY(take_order(s, st));
+        RD_TRY(stepper_open(s, st));
         if (at->batch < rd_order_n_batches(s->order)) break;
         if (at->epoch + 1 >= s->n_epochs) break;
         run_next_epoch(at);

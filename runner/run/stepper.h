@@ -92,7 +92,11 @@ struct stepper {
 void stepper_init(stepper *s, rd_run *r);
 void stepper_release(stepper *s);
 
-/* Makes the order of the epoch that comes next. Not collective. */
+/* Makes the order of the present epoch. A position at its end stays there, so a checkpoint that is
+ * saved again before the next step has the same bytes. Not collective. */
+rd_code stepper_open(stepper *s, rd_status *st);
+/* Makes the order of the next batch. A position at the end of an epoch moves to the begin of the
+ * next one. Not collective. */
 rd_code stepper_prepare(stepper *s, rd_status *st);
 
 /* Returns the share of the present epoch that is done, 0 .. 1: of its batches or, where the global

@@ -520,7 +520,7 @@ static rd_code open_run(trainer *t, rd_status *st)
     if (!found && r->config.init_from) RD_TRY(init_weights(r, st));
     t->saved_step = found ? r->progress.step : -1;
     t->stepper.n_epochs = setup_last_epoch(r);
-    (void)stepper_prepare(&t->stepper, st);
+    (void)stepper_open(&t->stepper, st);
     t->param_norm = calloc((size_t)rd_params_n(r->params) + 1, sizeof *t->param_norm);
     if (!t->param_norm) rd_fail(st, RD_EENV, "out of memory");
     RD_TRY(run_agree(r, st));
@@ -587,7 +587,10 @@ rd_code run_train(rd_run *r, rd_status *st)
                 r->progress.step, r->progress.patience.wait, RD_S(r->progress.patience.wait));
         goto done;
     }
-    if (r->progress.step >= t.last_step &&
+    /* A kill came between the best file of the last step and its model file. */
+    const bool unsaved = r->from_best && r->progress.step == t.last_step;
+    if (unsaved) t.saved_step = -1;
+    if (r->progress.step >= t.last_step && !unsaved &&
         !(r->progress.eval_due && r->mode == RD_MODE_TRAIN_EVAL)) {
         rd_info(r->log,
                 "nothing to do: step %" PRId64 " of %" PRId64

@@ -107,7 +107,11 @@ static void follow_evaluation(trainer *t, const eval_result *v, bool regular)
     rd_run *r = t->run;
     run_progress *at = &r->progress;
     const rd_figure f = eval_best_figure(r, v);
-    at->evaluated = (run_evaluated){at->step, f, v->loss};
+    at->evaluated = (run_evaluated){.step = at->step,
+                                    .value = f.value,
+                                    .loss = v->loss,
+                                    .higher_is_better = f.higher_is_better};
+    (void)snprintf(at->evaluated.name, sizeof at->evaluated.name, "%s", f.name);
     if (!regular) return;
     patience_update(&at->patience, at->eval_bad ? NAN : f.value, f.higher_is_better,
                     r->config.stop_min_delta);
