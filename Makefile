@@ -250,13 +250,9 @@ test: $(if $(T),$(PICKED_PROGRAMS) $(TEXT_TOOLS),programs) ## every test that ne
 	@BUILD=$(BUILD) tests/run --jobs $(JOBS) --logs $(BUILD)/logs $(if $(T),$(PICKED),$(TESTS_$(SUITE)))
 test-all: export CASES ?= all
 test-all: ## every test in full length: with sanitizers, several hosts, Slurm, whole matrices, headers and lint (an hour)
-	@$(MAKE) --no-print-directory headers lint
-	@$(MAKE) --no-print-directory asan SUITE=whole
-	@$(MAKE) --no-print-directory tsan
-	@$(MAKE) --no-print-directory test SUITE=hosts
-	@$(MAKE) --no-print-directory gpu-test
-	@$(MAKE) --no-print-directory gpu-asan
-	@$(MAKE) --no-print-directory test
+	@failed=; for part in "headers lint" "asan SUITE=whole" tsan "test SUITE=hosts" gpu-test gpu-asan test; do \
+	    echo "==== make $$part, $$(date +%T)"; $(MAKE) --no-print-directory $$part || failed="$$failed; make $$part"; \
+	done; echo "==== $$(date +%T)"; [ -z "$$failed" ] || { echo "make test-all: failed$$failed" >&2; exit 1; }
 ASAN := VARIANT=asan SAN=address,undefined OPT=-O1
 asan: ## tests under AddressSanitizer and UBSan; SUITE=whole: the long ones too
 	@$(MAKE) --no-print-directory $(ASAN) SUITE=$(if $(filter all,$(SUITE)),ranks,$(SUITE)) test
