@@ -343,6 +343,9 @@ const int64_t *rd_order_batch(const rd_order *o, int64_t k, int64_t *n);
  * as other ranks have (+- 1). independent: the rank's own batch. Sharded dataset: the rank that
  * holds a sample computes it. */
 int64_t rd_order_deal(const rd_order *o, int64_t k, int rank, int size, int64_t *ids);
+/* Returns whether rank gets sample i of a global batch that is sorted by length: dealt back and
+ * forth, ranks 0 .. size - 1, then size - 1 .. 0, so that no rank always gets the longer one. */
+bool rd_order_is_dealt(int64_t i, int rank, int size);
 
 /* Returns the number of global batches of an epoch with about `tokens` target tokens each, and
  * writes the target tokens of the epoch to *in_all; 0: the samples have no target tokens. */

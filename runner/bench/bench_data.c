@@ -5,8 +5,9 @@
  * mapped by x / 127.5 - 1. Labels are uniform. So input costs nothing.
  *
  * Sentences: random words, new in every step because lengths determine a step's cost. Lengths are
- * uniform in [bench_min_len, bench_max_len], or pairs drawn from bench_lengths. Making them takes
- * less than a thousandth of the step. */
+ * uniform in [bench_min_len, bench_max_len], or pairs drawn from bench_lengths. The pairs of a step
+ * are sorted by length and dealt to the ranks, as in training. Making them takes less than a
+ * thousandth of the step. */
 #include "bench.h"
 #include "../run/device.h"
 #include "../run/setup.h"
@@ -15,6 +16,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct data_shape {
@@ -148,8 +150,57 @@ static int64_t side_length(const bench *b, uint64_t sample, uint64_t side, float
     return c->bench_lengths.at[2 * (int64_t)((double)both * (double)n) + (int64_t)side];
 }
 
-static rd_code make_side(const bench *b, const char *name, int64_t first, int64_t n, uint64_t side,
-                         rd_field *f, rd_status *st)
+/* A pair of a step, and the sum of its lengths. */
+typedef struct pair {
+    int64_t sample, length;
+} pair;
+
+static int longest_first(const void *a, const void *b)
+{
+    const pair *x = a, *y = b;
+    if (x->length != y->length) return x->length > y->length ? -1 : 1;
+    return (x->sample > y->sample) - (x->sample < y->sample);
+}
+
+/* Returns whether all pairs have the same lengths. */
+static bool same_lengths(const bench_config *c)
+{
+    for (int i = 2; i < c->bench_lengths.n; i++)
+        if (c->bench_lengths.at[i] != c->bench_lengths.at[i - 2]) return false;
+    return c->bench_lengths.n > 0 || c->bench_max_len <= c->bench_min_len;
+}
+
+/* Deals the pairs of a step, beginning with sample `first`, to the ranks. sample: [n] of this one. */
+static rd_code deal_pairs(const bench *b, int64_t first, int64_t n, int64_t *sample, rd_status *st)
+{
+    rd_run *r = b->run;
+    const int64_t all = n * r->world->size,
+                  hi[2] = {side_longest(&b->config, 0), side_longest(&b->config, 1)};
+    int64_t mine = 0;
+    pair *p = NULL;
+    float *u = NULL; /* as in make_side: the last one draws the length */
+    RD_TRY(rd_arena_get(r->batch_arena, (size_t)all * sizeof *p, &p, st));
+    RD_TRY(rd_arena_get(r->batch_arena, (size_t)(hi[0] + hi[1] + 1) * sizeof *u, &u, st));
+    for (int64_t i = 0; i < all; i++) {
+        p[i] = (pair){.sample = first + i};
+        for (uint64_t side = 0; side < 2 && !same_lengths(&b->config); side++) {
+            u[hi[side]] = 0.0f;
+            if (b->config.bench_lengths.n == 0)
+                rd_philox_uniform(rd_key_make(r->seed, RD_RNG_TEST, side, 0), (uint64_t)(first + i),
+                                  hi[side] + 1, u);
+            p[i].length += side_length(b, (uint64_t)(first + i), side, u[hi[side]]);
+        }
+    }
+    qsort(p, (size_t)all, sizeof *p, longest_first);
+    for (int64_t i = 0; i < all; i++)
+        if (rd_order_is_dealt(i, r->world->rank, r->world->size)) sample[mine++] = p[i].sample;
+    rd_assert(mine == n);
+done:
+    return st->code;
+}
+
+static rd_code make_side(const bench *b, const char *name, const int64_t *sample, int64_t n,
+                         uint64_t side, rd_field *f, rd_status *st)
 {
     rd_run *r = b->run;
     const int64_t hi = side_longest(&b->config, side);
@@ -161,8 +212,8 @@ static rd_code make_side(const bench *b, const char *name, int64_t first, int64_
     RD_TRY(rd_arena_get(r->batch_arena, (size_t)(n * hi + 1) * sizeof *ids, &ids, st));
     RD_TRY(rd_arena_get(r->batch_arena, (size_t)(hi + 1) * sizeof *u, &u, st));
     for (int64_t i = 0; i < n; i++) {
-        rd_philox_uniform(key, (uint64_t)(first + i), hi + 1, u);
-        const int64_t len = side_length(b, (uint64_t)(first + i), side, u[hi]);
+        rd_philox_uniform(key, (uint64_t)sample[i], hi + 1, u);
+        const int64_t len = side_length(b, (uint64_t)sample[i], side, u[hi]);
         off[i] = total;
         for (int64_t t = 0; t < len; t++)
             ids[total++] = (int32_t)(RD_N_SPECIAL + (int64_t)(u[t] * (float)(b->config.bench_vocab -
@@ -180,8 +231,7 @@ rd_code bench_synthetic_batch(stepper *s, rd_batch *out, rd_status *st)
 {
     bench *b = (bench *)(void *)s;
     rd_run *r = b->run;
-    const int64_t n = r->config.batch_size,
-                  first = r->progress.step * r->global_batch + r->world->rank * n;
+    const int64_t n = r->config.batch_size, first = r->progress.step * r->global_batch;
     int64_t *sample = NULL;
     if (b->images) {
         if (b->fixed.n == 0) RD_TRY(make_images(b, st));
@@ -192,14 +242,14 @@ rd_code bench_synthetic_batch(stepper *s, rd_batch *out, rd_status *st)
     }
     RD_TRY(device_fresh_batch(r, st));
     RD_TRY(rd_arena_get(r->batch_arena, (size_t)n * sizeof *sample, &sample, st));
-    for (int64_t i = 0; i < n; i++) sample[i] = first + i;
+    RD_TRY(deal_pairs(b, first, n, sample, st));
     *out = (rd_batch){.step = r->progress.step,
                       .n_global = r->global_batch,
                       .n = n,
                       .sample = sample,
                       .n_fields = 2};
-    RD_TRY(make_side(b, "source", first, n, 0, &out->field[0], st));
-    RD_TRY(make_side(b, "target", first, n, 1, &out->field[1], st));
+    RD_TRY(make_side(b, "source", sample, n, 0, &out->field[0], st));
+    RD_TRY(make_side(b, "target", sample, n, 1, &out->field[1], st));
 done:
     return st->code;
 }

@@ -489,9 +489,7 @@ static int64_t deal_run(const rd_order *o, int64_t n, int rank, int size, int64_
     return (end < n ? end : n) - *from;
 }
 
-/* Deals back and forth: ranks 0 .. size - 1, then size - 1 .. 0, so that no rank always gets the
- * longer one. */
-static bool is_dealt(int64_t i, int rank, int size)
+bool rd_order_is_dealt(int64_t i, int rank, int size)
 {
     const int64_t row = i / size, col = i % size;
     return (row % 2 == 0 ? col : size - 1 - col) == rank;
@@ -501,7 +499,7 @@ static bool is_dealt(int64_t i, int rank, int size)
 static bool deal_shard(const rd_order *o, int64_t id, int64_t *here, int rank, int size)
 {
     const int n_own = o->rules.n_own > 0 ? o->rules.n_own : 1;
-    return id % (size / n_own) == rank / n_own && is_dealt((*here)++, rank % n_own, n_own);
+    return id % (size / n_own) == rank / n_own && rd_order_is_dealt((*here)++, rank % n_own, n_own);
 }
 
 static int64_t deal_by_length(const rd_order *o, const int64_t *batch, int64_t n, int rank,
@@ -513,7 +511,7 @@ static int64_t deal_by_length(const rd_order *o, const int64_t *batch, int64_t n
     qsort(o->items, (size_t)n, sizeof *o->items, longest_first);
     for (int64_t i = 0; i < n; i++) {
         const int64_t id = o->items[i].id;
-        if (o->d->sharded ? deal_shard(o, id, &here, rank, size) : is_dealt(i, rank, size))
+        if (o->d->sharded ? deal_shard(o, id, &here, rank, size) : rd_order_is_dealt(i, rank, size))
             ids[mine++] = id;
     }
     return mine;
