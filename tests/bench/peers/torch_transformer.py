@@ -9,7 +9,8 @@ model is the pre-norm encoder-decoder Transformer of the config, written in the 
 queries, keys and values, scaled_dot_product_attention, one table of embeddings for source, target and output, output
 layer and cross-entropy with label smoothing over the real target positions, fused AdamW. With attention dropout,
 scaled_dot_product_attention of a CPU stores whole matrices and draws its mask slowly. --attention=matrices writes the
-same matrices out here, which is faster, and is the default then. bfloat16 is torch.autocast with float32 weights. cpu_share = CPU time / wall time:
+same matrices out here, which is faster, and is the default then. --attention=sdpa is then the usual program: all its
+dropout is F.dropout, where the other forms draw masks several times faster. bfloat16 is torch.autocast with float32 weights. cpu_share = CPU time / wall time:
 in a run well below 1 other programs used the CPU. --check compares loss and gradients with the reference of
 tests/golden on small sizes, and measures nothing.
 
@@ -90,6 +91,11 @@ def batches_of(c, size, vocab, wanted):
 
 # ---- model ----
 
+def usual(c):
+    """Whether the program is written in the usual way: scaled_dot_product_attention and F.dropout."""
+    return c.get("attention") == "sdpa" and c["dropout_attention"] > 0.0
+
+
 def attend(q, k, v, mask, causal, drop, training, form=None):
     """Softmax attention of [sentence, head, position, column]; mask: added to the scores, or None."""
     if form == "sdpa" or form is None and (not training or drop == 0.0 or q.is_cuda):
@@ -129,19 +135,21 @@ class Layer(nn.Module):
         self.attention, self.memory = Attention(c, False), Attention(c, True) if memory else None
         self.norm, self.ff1, self.ff2 = nn.LayerNorm(d, c.get("norm_eps", 1e-6)), nn.Linear(d, f), nn.Linear(f, d)
         self.drop, self.drop_ff = c["dropout_residual"], c["dropout_ff"]
+        self.dropout = F.dropout if usual(c) else dropout
 
     def forward(self, x, mask, memory, memory_mask):
-        x = x + dropout(self.attention(x, None, mask, self.memory is not None), self.drop, self.training)
+        x = x + self.dropout(self.attention(x, None, mask, self.memory is not None), self.drop, self.training)
         if self.memory is not None:
-            x = x + dropout(self.memory(x, memory, memory_mask, False), self.drop, self.training)
-        y = dropout(F.relu(self.ff1(self.norm(x))), self.drop_ff, self.training)
-        return x + dropout(self.ff2(y), self.drop, self.training)
+            x = x + self.dropout(self.memory(x, memory, memory_mask, False), self.drop, self.training)
+        y = self.dropout(F.relu(self.ff1(self.norm(x))), self.drop_ff, self.training)
+        return x + self.dropout(self.ff2(y), self.drop, self.training)
 
 
 class Transformer(nn.Module):
     def __init__(self, c, vocab):
         super().__init__()
         d, self.smoothing, self.drop = c["d_model"], c["label_smoothing"], c["dropout_residual"]
+        self.dropout = F.dropout if usual(c) else dropout
         self.table, self.bias = nn.Embedding(vocab, d), nn.Parameter(torch.zeros(vocab))
         self.encoder = nn.ModuleList(Layer(c, False) for _ in range(c["encoder_layers"]))
         self.decoder = nn.ModuleList(Layer(c, True) for _ in range(c["decoder_layers"]))
@@ -152,7 +160,7 @@ class Transformer(nn.Module):
 
     def embed(self, ids):
         x = self.table(ids) * math.sqrt(self.table.embedding_dim) + self.places[:ids.shape[1]]
-        return dropout(x, self.drop, self.training)
+        return self.dropout(x, self.drop, self.training)
 
     def forward(self, x, len_x, y, len_y, real=None):
         """Mean loss of the target words. real: target positions without padding, sentence by sentence."""
