@@ -283,7 +283,7 @@ static rd_plateau plateau_of(const json_t *m)
     return out;
 }
 
-/* Returns the evaluation of the checkpoint's step, which a second save of this step writes again. */
+/* Returns the evaluation of the checkpoint's step. A second save of this step writes it again. */
 static run_evaluated evaluated_of(const json_t *m, int64_t step)
 {
     const json_t *e = json_object_get(m, "evaluation"), *value = json_object_get(e, "value"),

@@ -47,11 +47,21 @@ static inline void must_do(rd_code code, const rd_status *st)
         skip();                       \
     } while (0)
 
-/* Returns whether CASES=all is set (make test-all): tests run every case, and check seconds. */
+/* Returns whether CASES=all is set (make test-all): tests run every case. */
 static inline bool all_cases(void)
 {
     const char *text = getenv("CASES");
     return text && strcmp(text, "all") == 0;
+}
+
+/* Returns whether tests check seconds of CPU time: with CASES=all, without sanitizers. */
+static inline bool counts_seconds(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    return false;
+#else
+    return all_cases();
+#endif
 }
 
 /* Runs fn(arg) in a child process, for code that ends the program. Returns the child's wait

@@ -12,11 +12,10 @@ static int64_t dealt(int rank, int size, int64_t step, rd_ints lengths, int *see
     const rd_world world = {.rank = rank, .size = size};
     rd_status st = {0};
     rd_run run = {.world = &world, .seed = 7, .global_batch = (int64_t)BATCH * size};
-    bench b = {.run = &run,
-               .config = {.bench_lengths = lengths,
-                          .bench_min_len = 3,
-                          .bench_max_len = 60,
-                          .bench_vocab = 100}};
+    bench b = {
+        .run = &run,
+        .config = {
+            .bench_lengths = lengths, .bench_min_len = 3, .bench_max_len = 60, .bench_vocab = 100}};
     rd_batch out;
     int64_t sum = 0;
     run.config.batch_size = BATCH;

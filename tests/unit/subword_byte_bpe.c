@@ -1,13 +1,13 @@
 /* subword_byte_bpe.c -- byte-level BPE: the ids of Hugging Face's tokenizers and of tiktoken
  * (tests/support/make_subword_golden.py), its trainer, all forms of files, and bad files. */
 #include "../../runner/text/byte_bpe_impl.h"
-#include "rd/clock.h"
 #include "rd/file.h"
 #include "rd/hash.h"
 #include "rd/printable.h"
 #include "scratch_dir.h"
 #include "subword_lines.h"
 #include "test.h"
+#include <time.h>
 
 #define FOLDER "tests/unit/subword/"
 
@@ -343,9 +343,9 @@ static void test_long_piece(void **state)
     (void)state;
     assert_non_null(text);
     memset(text, 'a', LONG);
-    const int64_t start = rd_now_ns();
+    const clock_t start = clock();
     rd_subword_encode(o.s, o.w, text, LONG, &ids);
-    if (all_cases()) assert_true(rd_now_ns() - start < INT64_C(1000000000));
+    if (counts_seconds()) assert_true(clock() - start < CLOCKS_PER_SEC);
     size_t bytes = 0;
     rd_strbuf b = {0};
     for (size_t i = 0; i < ids.n; i++) {
