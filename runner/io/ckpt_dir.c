@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 bool rd_ckpt_has_pointer(const char *prefix)
@@ -156,8 +157,23 @@ done:
     return st->code;
 }
 
-/* Returns the pid in "<name>.tmp.<pid>" of a file that the program writes atomically; else 0. */
-static pid_t temporary_pid(const char *name)
+/* Is this the name of a file that the program writes atomically in a log folder? */
+static bool writes_atomically(const char *name)
+{
+    static const char *const one[] = {"checkpoint",  "metrics.jsonl", "samples.jsonl",
+                                      "config.json", "step.json",     "data.json"};
+    char prefix[256] = "";
+    const char *dash = strrchr(name, '-');
+    for (size_t i = 0; i < sizeof one / sizeof *one; i++)
+        if (strcmp(name, one[i]) == 0) return true;
+    if (!dash || (size_t)(dash - name) >= sizeof prefix) return false;
+    memcpy(prefix, name, (size_t)(dash - name));
+    return rd_ckpt_step_of(name, prefix) >= 0;
+}
+
+/* Returns the pid in "<name>.tmp.<pid>" of a file that the program writes atomically; else 0. any:
+ * the program writes all files of the folder. */
+static pid_t temporary_pid(const char *name, bool any)
 {
     const char *t = strstr(name, ".tmp.");
     if (!t || t == name) return 0;
@@ -170,16 +186,21 @@ static pid_t temporary_pid(const char *name)
     if (n >= sizeof what) return 0;
     memcpy(what, name, n);
     what[n] = '\0';
-    const char *dash = strrchr(what, '-');
-    char prefix[256] = "";
-    if (dash) {
-        memcpy(prefix, what, (size_t)(dash - what));
-        prefix[dash - what] = '\0';
+    return any || writes_atomically(what) ? (pid_t)pid : 0;
+}
+
+/* Removes the temporary files of a folder. owner: of its lock; any: as for temporary_pid. */
+static void remove_stale_of(const char *dir, rd_lock_owner owner, bool any)
+{
+    DIR *d = owner == RD_LOCK_OTHER ? NULL : opendir(dir);
+    if (!d) return;
+    for (const struct dirent *e; (e = readdir(d));) {
+        const pid_t pid = temporary_pid(e->d_name, any);
+        if (pid <= 0) continue;
+        if (owner == RD_LOCK_OURS || (kill(pid, 0) != 0 && errno == ESRCH))
+            (void)unlinkat(dirfd(d), e->d_name, 0);
     }
-    const bool ours = strcmp(what, "checkpoint") == 0 || strcmp(what, "metrics.jsonl") == 0 ||
-                      strcmp(what, "config.json") == 0 ||
-                      (dash && rd_ckpt_step_of(what, prefix) >= 0);
-    return ours ? (pid_t)pid : 0;
+    (void)closedir(d);
 }
 
 void rd_ckpt_remove_stale(const char *dir)
@@ -188,14 +209,15 @@ void rd_ckpt_remove_stale(const char *dir)
      * to another host. If this process holds the lock, nobody else writes here. A file with a
      * pid that is alive then comes from an earlier process with that number: in a container
      * the pids start anew. */
+    static const char *const inner[] = {"text", "eval"};
     const rd_lock_owner owner = rd_logdir_lock_owner(dir);
-    DIR *d = owner == RD_LOCK_OTHER ? NULL : opendir(dir);
-    if (!d) return;
-    for (const struct dirent *e; (e = readdir(d));) {
-        const pid_t pid = temporary_pid(e->d_name);
-        if (pid <= 0) continue;
-        if (owner == RD_LOCK_OURS || (kill(pid, 0) != 0 && errno == ESRCH))
-            (void)unlinkat(dirfd(d), e->d_name, 0);
+    char path[4200];
+    struct stat sb;
+    remove_stale_of(dir, owner, false);
+    for (int i = 0; i < 2 && owner != RD_LOCK_OTHER; i++) {
+        (void)snprintf(path, sizeof path, "%.4000s/%s", dir, inner[i]);
+        /* Another run may write where a link leads to. Evaluations have their own lock. */
+        if (lstat(path, &sb) == 0 && S_ISDIR(sb.st_mode))
+            remove_stale_of(path, i == 1 ? rd_logdir_lock_owner(path) : owner, true);
     }
-    (void)closedir(d);
 }

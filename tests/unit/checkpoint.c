@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -594,7 +595,8 @@ static pid_t dead_pid(void)
 static void touch_temporaries(pid_t pid)
 {
     static const char *const names[] = {"model-5.npz",   "best-5.npz", "checkpoint",
-                                        "metrics.jsonl", "notes",      "model-x.npz"};
+                                        "metrics.jsonl", "step.json",  "data.json",
+                                        "samples.jsonl", "notes",      "model-x.npz"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char name[64];
         snprintf(name, sizeof name, "%s.tmp.%ld", names[i], (long)pid);
@@ -642,6 +644,34 @@ static void stale_temporaries_go(void **state)
     snprintf(one, sizeof one, "model-5.npz.tmp.%ld", (long)dead);
     assert_true(exists(one));
     assert_int_equal(close(fd), 0);
+}
+
+/* All files of these folders are the program's own. Through a link they may be another run's. */
+static void stale_temporaries_go_inside(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    rd_ckpt c;
+    char warning[RD_MSG_BYTES], name[64];
+    const pid_t dead = dead_pid();
+    for (int link = 0; link < 2; link++) {
+        empty_dir();
+        assert_int_equal(mkdir(in_dir("real"), 0755), 0);
+        if (link)
+            assert_int_equal(symlink("real", in_dir("text")), 0);
+        else
+            assert_int_equal(rename(in_dir("real"), in_dir("text")), 0);
+        snprintf(name, sizeof name, "text/ids-1.bin.tmp.%ld", (long)dead);
+        put_file(name, "x", 1);
+        put_file("text/ids-1.bin", "x", 1);
+        assert_int_equal(rd_ckpt_load_newest(dir, "model", &c, warning, &st), RD_OK);
+        assert_int_equal(exists(name), link);
+        assert_true(exists("text/ids-1.bin"));
+        (void)unlink(in_dir(name));
+        assert_int_equal(unlink(in_dir("text/ids-1.bin")), 0);
+        assert_int_equal(link ? unlink(in_dir("text")) : rmdir(in_dir("text")), 0);
+        if (link) assert_int_equal(rmdir(in_dir("real")), 0);
+    }
 }
 
 /* A writer is killed at 30 moments. Each time the named checkpoint is whole, and the next writer
@@ -722,6 +752,7 @@ RD_TESTS_WITH("checkpoint", make_dir, remove_dir, TEST(saved_comes_back),
               TEST(a_named_file_that_is_gone_is_reported), TEST(damaged_newest_gives_the_older_one),
               TEST(no_damage_is_believed), TEST(full_disk_keeps_the_previous_one),
               TEST(space_is_asked_for_first), TEST(a_lost_folder_is_told), TEST(lock_has_one_owner),
-              TEST(stale_temporaries_go), TEST(killed_at_any_moment),
-              TEST_ROWS(check_keep, keep_rows), TEST_ROWS(check_manifest_row, manifest_rows),
-              TEST_ROWS(check_pointer, pointer_rows), TEST(leaves_one_for_numpy))
+              TEST(stale_temporaries_go), TEST(stale_temporaries_go_inside),
+              TEST(killed_at_any_moment), TEST_ROWS(check_keep, keep_rows),
+              TEST_ROWS(check_manifest_row, manifest_rows), TEST_ROWS(check_pointer, pointer_rows),
+              TEST(leaves_one_for_numpy))
