@@ -71,6 +71,11 @@ void rd_ckpt_release(rd_ckpt *c); /* a struct of zeros is fine */
 /* Returns the largest step of a checkpoint in the folder, by the names of the files and by what the
  * file `checkpoint` names; -1: none. Reads no checkpoint. For callers outside of a run. */
 int64_t rd_ckpt_newest_step(const char *dir);
+/* Returns the step in a file name "<prefix>-<step>.npz" with nothing before or after and no leading
+ * zeros; else -1. */
+int64_t rd_ckpt_step_of(const char *file_name, const char *prefix);
+/* Lets the file `checkpoint` name <prefix>-<step>.npz, unless it does so already. */
+rd_code rd_ckpt_point(const char *dir, const char *prefix, int64_t step, rd_status *st);
 /* Gives <from>-<step>.npz the prefix `to`. Returns whether that was done. */
 bool rd_ckpt_rename(const char *dir, const char *from, const char *to, int64_t step);
 /* Removes <prefix>-<step>.npz. A negative step or a missing file is fine. A file that cannot be

@@ -100,9 +100,12 @@ done:
     return st->code;
 }
 
-static rd_code write_pointer(const char *dir, const char *prefix, int64_t step, rd_status *st)
+rd_code rd_ckpt_point(const char *dir, const char *prefix, int64_t step, rd_status *st)
 {
     char path[4200], line[512];
+    bool odd;
+    const char *kind;
+    if (rd_ckpt_pointer_read(dir, prefix, &odd, &kind) == step) return RD_OK;
     snprintf(path, sizeof path, "%s/checkpoint", dir);
     const int n = snprintf(line, sizeof line, "%s-%" PRId64 ".npz\n", prefix, step);
     return rd_file_write_atomic(path, line, (size_t)n, st);
@@ -138,7 +141,7 @@ rd_code rd_ckpt_save(const char *dir, const char *name_prefix, int64_t step, con
                 path, strerror(errno));
         goto done;
     }
-    if (rd_ckpt_has_pointer(name_prefix)) RD_TRY(write_pointer(dir, name_prefix, step, st));
+    if (rd_ckpt_has_pointer(name_prefix)) RD_TRY(rd_ckpt_point(dir, name_prefix, step, st));
     RD_TRY(rd_ckpt_retain(dir, name_prefix, step, keep, st));
 done:
     json_decref(manifest);

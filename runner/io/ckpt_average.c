@@ -225,10 +225,12 @@ static rd_code finish_mean(mean *m, int n, rd_status *st)
 /* Makes the manifest: that of the newest parent, without its optimizer and its evaluations. */
 static json_t *mean_manifest(const mean *m, const rd_ckpt_parent *p, int n, bool best)
 {
-    static const char *const gone[] = {"arrays",    "step",        "format_version", "plateau",
-                                       "patience",  "restore_due", "eval_due",       "evaluation",
-                                       "best_step", "best",        "best_before",    "best_measure",
-                                       "top",       "ended_by",    "optimizer",      NULL};
+    static const char *const gone[] = {"arrays",      "step",        "format_version",
+                                       "plateau",     "patience",    "eval_due",
+                                       "restore_due", "evaluation",  "best_step",
+                                       "best",        "best_before", "best_measure",
+                                       "eval_at_end", "reference",   "top",
+                                       "ended_by",    "optimizer",   NULL};
     json_t *meta = json_copy(m->meta), *parents = json_array();
     for (int k = 0; gone[k] && meta; k++) (void)json_object_del(meta, gone[k]);
     for (int i = 0; i < n; i++) {

@@ -14,9 +14,6 @@ typedef struct rd_ckpt_list {
  * releases *out. */
 rd_code rd_ckpt_list_new(const char *dir, const char *prefix, rd_ckpt_list *out, rd_status *st);
 void rd_ckpt_list_release(rd_ckpt_list *l);
-/* Returns the step in a file name "<prefix>-<step>.npz" with nothing before or after and no leading
- * zeros; else -1. */
-int64_t rd_ckpt_step_of(const char *file_name, const char *prefix);
 /* Writes the path of this checkpoint to out. A path that is too long is RD_EUSAGE. */
 rd_code rd_ckpt_path(const char *dir, const char *prefix, int64_t step, char out[4096],
                      rd_status *st);

@@ -17,12 +17,12 @@ typedef struct divergence {
     double floor; /* ln(classes) */
     double mean;  /* running mean of the last steps, about 50 */
     double best;  /* lowest mean */
-    bool begun;
+    bool begun;   /* mean and best have values; checkpoints hold them */
 } divergence;
 
 /* Adds the loss per target of a step. limit: multiple of the reference; 0: count nothing. *count:
- * see above. *count > 0 before the first step: the run resumes while it diverges, so this loss is
- * no reference. Returns whether the loss is above the limit. */
+ * see above. *count > 0 before the first step: the run resumes while it diverges, from a checkpoint
+ * without a reference, so this loss is none. Returns whether the loss is above the limit. */
 bool divergence_add(divergence *d, double limit, double loss, int64_t *count);
 
 /* Returns the loss from which on a step counts as above. */

@@ -538,7 +538,8 @@ rd_code eval_records_open(rd_run *r, eval_records *e, rd_status *st)
     if (warning[0]) rd_warn(r->log, "%s", warning);
     /* The evaluation of an older checkpoint keeps the lines of newer steps. A resumed run writes
      * its lines again. */
-    const int64_t last = r->progress.eval_due ? r->progress.step - 1 : r->progress.step;
+    const bool due = r->progress.eval_due || r->progress.eval_at_end;
+    const int64_t last = due ? r->progress.step - 1 : r->progress.step;
     RD_TRY(rd_metrics_new(path, r->mode == RD_MODE_TRAIN_EVAL ? last : INT64_MAX, &e->metrics, st));
     RD_TRY(rd_events_new(dir, r->progress.step, &e->events, st));
 done:

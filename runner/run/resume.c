@@ -300,6 +300,16 @@ static run_evaluated evaluated_of(const json_t *m, int64_t step)
     return out;
 }
 
+/* Reads the reference of the loss. A checkpoint of an earlier program has none. */
+static divergence reference_of(const json_t *m)
+{
+    const json_t *d = json_object_get(m, "reference"), *mean = json_object_get(d, "mean"),
+                 *lowest = json_object_get(d, "lowest");
+    return (divergence){.mean = json_number_value(mean),
+                        .best = json_number_value(lowest),
+                        .begun = json_is_number(mean) && json_is_number(lowest)};
+}
+
 static run_patience patience_of(const json_t *m)
 {
     const json_t *p = json_object_get(m, "patience"), *best = json_object_get(p, "best");
@@ -462,6 +472,7 @@ static void take_progress(rd_run *r, const rd_ckpt *c)
         .skipped_in_row = meta_int(m, "skipped_in_row", 0),
         .bad_in_row = meta_int(m, "bad_in_row", 0),
         .diverging = meta_int(m, "diverging", 0),
+        .reference = reference_of(m),
         .eval_bad = json_is_true(json_object_get(m, "evaluation_not_finite")),
         .epoch = meta_int(m, "epoch", 0),
         .batch = meta_int(m, "batch", 0),
@@ -473,6 +484,7 @@ static void take_progress(rd_run *r, const rd_ckpt *c)
         .loss_scale = scaled ? json_number_value(scale) : r->progress.loss_scale,
         .good_steps = scaled ? meta_int(m, "loss_scale_good_steps", 0) : 0,
         .eval_due = json_is_true(json_object_get(m, "eval_due")),
+        .eval_at_end = json_is_true(json_object_get(m, "eval_at_end")),
         .plateau = plateau_of(m),
         .patience = patience_of(m),
         .restore_due = json_is_true(json_object_get(m, "restore_due")),

@@ -4,6 +4,7 @@
 #define RD_RUN_H
 
 #include "class_counts.h"
+#include "divergence.h"
 #include "gpu_locks.h"
 #include "run_types.h"
 #include "rd/backend.h"
@@ -216,8 +217,9 @@ typedef struct run_progress {
     /* number of steps in a row, up to this one, that were skipped; and of those among them that a
      * smaller loss_scale would not have saved */
     int64_t skipped_in_row, bad_in_row;
-    int64_t diverging; /* see divergence.h */
-    bool eval_bad;     /* the last evaluation was not finite */
+    int64_t diverging;    /* see divergence.h */
+    divergence reference; /* the same */
+    bool eval_bad;        /* the last evaluation was not finite */
     int64_t epoch, batch;
     int64_t samples;     /* number of samples of this epoch used so far */
     int64_t all_samples; /* the same, of all epochs */
@@ -235,8 +237,10 @@ typedef struct run_progress {
     double best;         /* best evaluation figure so far */
     int64_t best_step;   /* step of `best`; -1: none */
     int64_t best_before; /* step of the best file that `best` replaced; -1: none */
-    bool eval_due;       /* a stop request came before this step's evaluation */
-    double loss_scale;   /* for the next step */
+    /* a stop request came before this step's evaluation: a regular one; one that only the end of the
+     * training causes */
+    bool eval_due, eval_at_end;
+    double loss_scale; /* for the next step */
     /* number of finite steps since loss_scale changed; see device_scales_loss */
     int64_t good_steps;
     rd_plateau plateau;

@@ -171,8 +171,13 @@ static json_t *resume_describe(const rd_run *r)
     for (size_t i = 0; i < sizeof trouble / sizeof *trouble; i++)
         if (trouble[i].value > 0)
             (void)json_object_set_new(m, trouble[i].key, json_integer(trouble[i].value));
+    if (p->reference.begun)
+        (void)json_object_set_new(m, "reference",
+                                  json_pack("{s:f, s:f}", "mean", p->reference.mean, "lowest",
+                                            p->reference.best));
     if (p->eval_bad) (void)json_object_set_new(m, "evaluation_not_finite", json_true());
     if (p->eval_due) (void)json_object_set_new(m, "eval_due", json_true());
+    if (p->eval_at_end) (void)json_object_set_new(m, "eval_at_end", json_true());
     if (p->n_top > 0) (void)json_object_set_new(m, "top", keep_best_describe(p));
     if (r->ended_by) (void)json_object_set_new(m, "ended_by", json_string(r->ended_by));
     if (r->schedule_config.has_plateau)
@@ -292,6 +297,17 @@ static void best_leaves(const rd_run *r, int64_t step)
     if (step < 0 || !keep_best_has(&r->progress, step) ||
         !rd_ckpt_rename(r->cli->logdir, "best", "top", step))
         rd_ckpt_remove(r->cli->logdir, "best", step);
+}
+
+void run_settle(const rd_run *r)
+{
+    const run_progress *p = &r->progress;
+    const char *slash = strrchr(r->loaded, '/');
+    rd_status own = {0};
+    if (p->best_step >= 0 && p->best_before != p->best_step) best_leaves(r, p->best_before);
+    if (slash && rd_ckpt_step_of(slash + 1, "model") == p->step &&
+        rd_ckpt_point(r->cli->logdir, "model", p->step, &own) != RD_OK)
+        rd_warn(r->log, "%s", own.msg);
 }
 
 rd_code run_save_best(rd_run *r, double value, rd_status *st)

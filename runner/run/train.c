@@ -16,6 +16,7 @@
 #include "recorder.h"
 #include "replicas.h"
 #include "resume.h"
+#include "save.h"
 #include "run_modes.h"
 #include "setup.h"
 #include "signals.h"
@@ -162,8 +163,8 @@ static rd_code check_divergence(trainer *t, const step_sums *sum, rd_status *st)
     const double limit = r->config.divergence_limit, loss = stepper_loss_per_target(sum);
     const int64_t before = r->progress.diverging;
     if (!isfinite(loss)) return RD_OK; /* such a step is skipped */
-    (void)divergence_add(&t->divergence, limit, loss, &r->progress.diverging);
-    const double level = divergence_level(&t->divergence, limit);
+    (void)divergence_add(&r->progress.reference, limit, loss, &r->progress.diverging);
+    const double level = divergence_level(&r->progress.reference, limit);
     if (before < DIVERGENCE_SHOWN && r->progress.diverging >= DIVERGENCE_SHOWN &&
         r->world->rank == 0) {
         rd_live(r->log, NULL);
@@ -296,6 +297,21 @@ static rd_code report_stop(const trainer *t, rd_status *st)
     return rd_fail(st, RD_ESTOP, "stopped by %s at step %" PRId64, r->ended_by, step);
 }
 
+/* Saves a step if a save is due, and restores the best weights if the rate fell. The end of the run
+ * has its own save. */
+static rd_code finish_step(trainer *t, bool stop, rd_status *st)
+{
+    rd_run *r = t->run;
+    if (stop || r->progress.step >= t->last_step) return RD_OK;
+    if (t->save_due && !train_in_trouble(t)) {
+        t->save_due = false;
+        RD_TRY(train_save(t, false, st));
+    }
+    if (r->progress.restore_due) RD_TRY(run_restore_best(r, st));
+done:
+    return st->code;
+}
+
 static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
 {
     rd_run *r = t->run;
@@ -367,8 +383,9 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
         t->length = "max_samples";
     }
     r->progress.eval_due = train_evaluation_due(t, step, done_before);
-    if (!*stop && (r->progress.eval_due || (r->mode == RD_MODE_TRAIN_EVAL && step == t->last_step)))
-        RD_TRY(train_evaluate(t, r->progress.eval_due, stop, st));
+    r->progress.eval_at_end = !r->progress.eval_due && step == t->last_step &&
+                              r->mode == RD_MODE_TRAIN_EVAL;
+    if (!*stop && train_evaluation_left(r)) RD_TRY(train_evaluate(t, stop, st));
     *stop |= train_pauses(t);
     const bool save = sum.save > 0.0 || train_checkpoint_due(t, step);
     if (save && !t->save_due && train_in_trouble(t))
@@ -377,11 +394,7 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
                 " waits: it would replace one from before the trouble",
                 step);
     t->save_due |= save;
-    if (t->save_due && !train_in_trouble(t) && !*stop && step < t->last_step) {
-        t->save_due = false;
-        RD_TRY(train_save(t, false, st));
-    }
-    if (r->progress.restore_due && !*stop && step < t->last_step) RD_TRY(run_restore_best(r, st));
+    RD_TRY(finish_step(t, *stop, st));
 done:
     return st->code;
 }
@@ -392,19 +405,19 @@ static rd_code loop(trainer *t, rd_status *st)
     bool stop = false;
     train_set_next_save(t, r->cli->checkpoint_frequency);
     t->window_ns = rd_now_ns();
-    if (r->progress.eval_due && r->mode == RD_MODE_TRAIN_EVAL) {
-        RD_TRY(train_evaluate(t, true, &stop, st));
+    const bool left = train_evaluation_left(r);
+    if (left) {
+        RD_TRY(train_evaluate(t, &stop, st));
         if (!stop) t->saved_step = -1; /* the checkpoint says that the evaluation is due */
     }
-    /* A kill came between the best file of this step and the model file. */
-    if (r->from_best && !stop && train_checkpoint_due(t, r->progress.step))
-        RD_TRY(train_save(t, false, st));
-    if (r->progress.restore_due && !stop && r->progress.step < t->last_step)
-        RD_TRY(run_restore_best(r, st));
     stop |= train_pauses(t);
+    /* From here on as at the end of a step. The model file of this step lacks its evaluation; or a
+     * kill came between the best file and the model file. */
+    t->save_due = (left || r->from_best) && train_checkpoint_due(t, r->progress.step);
+    RD_TRY(finish_step(t, stop, st));
     while (r->progress.step < t->last_step && !stop) RD_TRY(train_one_step(t, &stop, st));
     rd_live(r->log, NULL);
-    const bool early = stop && (r->progress.step < t->last_step || r->progress.eval_due);
+    const bool early = stop && (r->progress.step < t->last_step || train_evaluation_left(r));
     r->ended_by = !early ? t->length : t->late ? "max_hours" : "request";
     if (early && !t->late && train_pauses(t) && !signals_stop()) r->ended_by = "stop_at_step";
     if (t->saved_step != r->progress.step) RD_TRY(train_save(t, true, st));
@@ -525,8 +538,10 @@ static rd_code open_run(trainer *t, rd_status *st)
     if (!t->param_norm) rd_fail(st, RD_EENV, "out of memory");
     RD_TRY(run_agree(r, st));
     find_last_step(t);
-    t->divergence.floor = log(fmax(2.0, run_is_image(r) ? (double)r->spec.n_classes
-                                                        : (double)r->spec.tgt_vocab_size));
+    /* A longer run would not have this evaluation. */
+    if (r->progress.step < t->last_step) r->progress.eval_at_end = false;
+    r->progress.reference.floor = log(fmax(2.0, run_is_image(r) ? (double)r->spec.n_classes
+                                                                : (double)r->spec.tgt_vocab_size));
     t->stepper.last_step = t->last_step;
     if (r->progress.samples == 0) r->progress.has_sums = true;
     t->epoch_ns = rd_now_ns();
@@ -579,7 +594,16 @@ rd_code run_train(rd_run *r, rd_status *st)
     stepper_init(&t.stepper, r);
     limit_hours(r);
     RD_TRY(open_run(&t, st));
-    if (patience_holds(&r->config, &r->progress) && r->mode == RD_MODE_TRAIN_EVAL) {
+    if (t.saved_step >= 0 && r->world->rank == 0) run_settle(r);
+    const bool ended = patience_holds(&r->config, &r->progress) && r->mode == RD_MODE_TRAIN_EVAL;
+    if (ended) {
+        t.last_step = r->progress.step;
+        t.length = "stop_patience";
+    }
+    /* A kill came between the best file of the last step and its model file. */
+    const bool unsaved = r->from_best && r->progress.step == t.last_step;
+    if (unsaved) t.saved_step = -1;
+    if (ended && !unsaved) {
         rd_info(r->log,
                 "nothing to do: the training ended at step %" PRId64 ", after %" PRId64
                 " evaluation%s that were not better than the best one; a larger stop_patience goes "
@@ -587,11 +611,7 @@ rd_code run_train(rd_run *r, rd_status *st)
                 r->progress.step, r->progress.patience.wait, RD_S(r->progress.patience.wait));
         goto done;
     }
-    /* A kill came between the best file of the last step and its model file. */
-    const bool unsaved = r->from_best && r->progress.step == t.last_step;
-    if (unsaved) t.saved_step = -1;
-    if (r->progress.step >= t.last_step && !unsaved &&
-        !(r->progress.eval_due && r->mode == RD_MODE_TRAIN_EVAL)) {
+    if (r->progress.step >= t.last_step && !unsaved && !train_evaluation_left(r)) {
         rd_info(r->log,
                 "nothing to do: step %" PRId64 " of %" PRId64
                 " is done; a higher --max_steps (or num_epochs) goes on",

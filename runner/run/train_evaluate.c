@@ -141,26 +141,32 @@ done:
     return st->code;
 }
 
-rd_code train_evaluate(trainer *t, bool regular, bool *stop, rd_status *st)
+bool train_evaluation_left(const rd_run *r)
+{
+    return (r->progress.eval_due || r->progress.eval_at_end) && r->mode == RD_MODE_TRAIN_EVAL;
+}
+
+rd_code train_evaluate(trainer *t, bool *stop, rd_status *st)
 {
     rd_run *r = t->run;
+    const bool regular = r->progress.eval_due;
     eval_result v = {0};
     char what[160];
     times_enter(r, TIMES_EVALUATE);
     if (evaluate_average(r, &v, st) == RD_ESTOP) {
         *st = (rd_status){.rank = -1};
         r->agreed = false;
-        r->progress.eval_due = regular;
         *stop = true;
-        rd_info(r->log, "the evaluation at step %" PRId64 " is left: asked to stop%s",
-                r->progress.step,
-                regular ? "; the same command begins with it" : "; --mode=eval does it");
+        rd_info(r->log,
+                "the evaluation at step %" PRId64
+                " is left: asked to stop; the same command begins with it",
+                r->progress.step);
         t->late = signals_stop() == SIGNALS_LATE;
     }
     times_enter(r, TIMES_NONE);
     t->whole = st->code != RD_OK && r->agreed;
     if (*stop || st->code != RD_OK) goto done;
-    r->progress.eval_due = false;
+    r->progress.eval_due = r->progress.eval_at_end = false;
     r->progress.eval_bad = !eval_is_finite(&v, what);
     t->n_bad_evals += r->progress.eval_bad;
     follow_evaluation(t, &v, regular);

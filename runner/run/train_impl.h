@@ -2,7 +2,6 @@
 #ifndef RD_RUN_TRAIN_IMPL_H
 #define RD_RUN_TRAIN_IMPL_H
 
-#include "divergence.h"
 #include "evaluate.h"
 #include "forecast.h"
 #include "stepper.h"
@@ -33,7 +32,6 @@ typedef struct trainer {
     int64_t failed_saves; /* in a row */
     bool save_due;        /* a periodic save waits for a step that is finite */
     int64_t n_skipped, n_bad, n_bad_evals, n_spiked; /* of this run */
-    divergence divergence;
     /* sums since the last record, and since the epoch began */
     train_window since_record, since_epoch;
     times_window mine;  /* of this rank, since the last record */
@@ -54,10 +52,12 @@ typedef struct trainer {
 bool train_checkpoint_due(const trainer *t, int64_t step);
 /* Returns whether a regular evaluation follows this step. done_before: epochs done before it. */
 bool train_evaluation_due(const trainer *t, int64_t step, int64_t done_before);
-/* Collective. Evaluates. regular: false where only the end of the run causes the evaluation. A
- * longer run would not have it, so the plateau rule and early stopping ignore it. *stop: all ranks
- * were asked to stop and left the evaluation. A regular evaluation then remains due. */
-rd_code train_evaluate(trainer *t, bool regular, bool *stop, rd_status *st);
+/* Returns whether the evaluation of this step is due. */
+bool train_evaluation_left(const rd_run *r);
+/* Collective. Makes the evaluation that is due. A longer run would not have one that only the end of
+ * the run causes (eval_at_end), so the plateau rule and early stopping ignore it. *stop: all ranks
+ * were asked to stop and left the evaluation, which remains due. */
+rd_code train_evaluate(trainer *t, bool *stop, rd_status *st);
 
 /* ---- train_save.c ---- */
 
