@@ -79,10 +79,10 @@ ranks() { # np, program and arguments
     np=$1
     shift
     if [ "$np" -eq 1 ]; then
-        timeout 100 "$@"
+        timeout $((100 * ${RD_TIMEOUT_SCALE:-1})) "$@"
     else
         # shellcheck disable=SC2086 # $MPIRUN is several words
-        timeout 100 $MPIRUN -np "$np" "$@"
+        timeout $((100 * ${RD_TIMEOUT_SCALE:-1})) $MPIRUN -np "$np" "$@"
     fi
 }
 
