@@ -1,6 +1,7 @@
 /* lm_impl.h -- texts for language models: documents of files (lm_documents.c), tokens in memory or
- * in files (lm_tokens.c), multiple choice (lm_choices.c), and the tokenizer of a run
- * (lm_tokenizer.c), for datasets/lm_text.c. */
+ * in files (lm_tokens.c), multiple choice (lm_choices.c, lm_questions.c), the tokenizer of a run
+ * (lm_tokenizer.c), the keys (lm_keys.c), and the tokens of a text (lm_ids.c), for
+ * datasets/lm_text.c. */
 #ifndef RD_LM_IMPL_H
 #define RD_LM_IMPL_H
 
@@ -175,5 +176,72 @@ int32_t rd_tokenizer_end(const rd_subword *s);
 /* Returns the number of bytes of text of each id, [rd_subword_size]. The caller frees it. NULL: out
  * of memory. */
 int32_t *rd_tokenizer_bytes(const rd_subword *s);
+
+/* ---- the dataset (datasets/lm_text.c) ---- */
+
+/* Where the tokens of a text are kept. */
+typedef enum rd_kept_tokens { RD_TOKENS_AUTO, RD_TOKENS_MEMORY, RD_TOKENS_FILE } rd_kept_tokens;
+enum { RD_LM_PATH = 4300 };
+
+typedef struct rd_lm_config {
+    rd_paths file[3]; /* [rd_split] */
+    const char *subword, *subword_model, *data_location;
+    int64_t subword_size, seq_len, max_len, eval_stride, vocab_size, end_id, max_line_bytes;
+    rd_doc_unit document;
+    rd_doc_form input_format;
+    rd_kept_tokens token_cache;
+    rd_invalid_utf8 invalid_utf8;
+    bool has_seq_len, has_end_id;
+} rd_lm_config;
+extern const rd_option_group rd_group_lm_text;
+
+enum { RD_LM_IDS, RD_LM_FIRST, RD_LM_PROMPT, RD_LM_BLOCKS };
+
+typedef struct rd_lm {
+    rd_text_files files; /* of the split */
+    rd_text_files train; /* the training text, if the tokenizer is made of it; else empty */
+    char file_name[RD_FILES_NAME];
+    char train_bin[RD_LM_PATH]; /* the first training file, if it has tokens; else "" */
+    char meta[RD_LM_PATH];      /* the meta.pkl beside the tokens; "": none */
+    rd_subword *tokenizer;      /* owned; NULL: tokens come from files */
+    int32_t *id_bytes;          /* owned; [V] NULL: not known */
+    int64_t V, T, stride;
+    int32_t end;
+    bool end_is_own; /* the tokenizer has no end token: it is number V - 1 */
+    bool prompts;    /* the samples are texts to continue */
+    rd_doc_rules docs;
+    rd_token_head head;
+    int64_t n_fed; /* number of lines of all texts of `feed` */
+    /* RD_LM_IDS: the tokens. Examples and prompts: RD_LM_FIRST int64_t [n_examples + 1] first token
+     * of each, RD_LM_PROMPT int32_t [n_examples] number of tokens of its prompt. */
+    rd_block block[RD_LM_BLOCKS];
+    rd_choices choices;  /* n 0: the data are none */
+    rd_token_list *list; /* owned; [n_lists] */
+    int n_lists;
+    int64_t *first_window; /* owned; [n_lists + 1] windows before each list */
+    int64_t count;
+    char fingerprint[256];
+    rd_log *log;    /* of rank 0; NULL: none */
+    int rank, size; /* --split_data_per_rank: samples of this rank; else 0 and 1 */
+} rd_lm;
+
+/* ---- its keys (lm_keys.c) ---- */
+
+/* Reads all keys, finds the files, and sets the lengths. *tokens: the files are tokens. */
+rd_code rd_lm_config_read(rd_lm *t, rd_lm_config *c, const rd_dataset_args *a, bool *tokens,
+                          rd_status *st);
+/* Returns whether the prompts come by `feed`. */
+bool rd_lm_fed(const rd_lm *t);
+
+/* ---- the tokens of a text (lm_ids.c) ---- */
+
+/* Makes the tokens of the documents: t->head and t->block. path: the file that gets them, with the
+ * key; NULL: they stay in memory. RD_EDATA: the file, and what the tokenizer cannot express. */
+rd_code rd_lm_make(rd_lm *t, rd_docs *docs, const char *path, uint64_t key, rd_status *st);
+/* Keeps the form that the first line of standard input has: it decides for all lines. */
+void rd_lm_keep_form(rd_lm *t, const rd_docs *docs);
+/* Finds or makes the tokens of the files: t->list[0]. Local rank 0 makes them; the others map its
+ * memory or open its file. Collective. */
+rd_code rd_lm_read_text(rd_lm *t, const rd_lm_config *c, const rd_dataset_args *a, rd_status *st);
 
 #endif

@@ -6,7 +6,6 @@
 
 #include "text_impl.h"
 
-typedef enum rd_invalid_utf8 { RD_UTF8_ERROR, RD_UTF8_REPLACE } rd_invalid_utf8;
 typedef enum rd_ids_kept { RD_IDS_AUTO, RD_IDS_ALWAYS, RD_IDS_NEVER } rd_ids_kept;
 /* How batches of batch_tokens are made. */
 typedef enum rd_bucketing {

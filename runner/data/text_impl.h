@@ -7,6 +7,9 @@
 #include "data_impl.h"
 #include "rd/subword.h"
 
+/* What a text reader does with bytes that are not valid UTF-8. */
+typedef enum rd_invalid_utf8 { RD_UTF8_ERROR, RD_UTF8_REPLACE } rd_invalid_utf8;
+
 /* ---- progress of a long reading (text_progress.c) ---- */
 
 typedef struct rd_progress {
