@@ -41,7 +41,12 @@ git init -q . && commit tree || exit 2
 # new_part NAME LINES: copies the part into the tree, and checks that it changes LINES lines of files that were there.
 new_part() {
     cp -r "tests/parts/$1/." .
-    [ "$1" != op ] || sed -i '/^RD_C_END/i rd_var *rd_op_cube(rd_tape *t, rd_var *x);' include/rd/ops.h
+    if [ "$1" = op ]; then
+        # One more declaration changes no object. With the header's old time, make does not compile those 79 files again.
+        cp -p include/rd/ops.h "$work/old_time"
+        sed -i '/^RD_C_END/i rd_var *rd_op_cube(rd_tape *t, rd_var *x);' include/rd/ops.h
+        [ "${CASES:-}" = all ] || touch -r "$work/old_time" include/rd/ops.h
+    fi
     git add -A
     expect "$1: new files" 0 "^A" git diff --cached --name-status
     expect "$1: $2 lines elsewhere" 0 "" test "$2" = "$(git diff --cached --diff-filter=a --numstat |

@@ -479,7 +479,7 @@ words() {
 run_pages() {
     local installed=$1
     shift
-    local page block limit copy status all line command
+    local page block limit copy status all line command part
     local before='(^|[ ;&|(])'
     local outside='(^|[ =>"'\''(:])(/|~|\$HOME)|\.\./'
     local tools='(sudo|su|ssh|scp|curl|wget|git|apt|apt-get|pip|docker|podman|apptainer|kubectl|srun|sbatch) '
@@ -493,7 +493,11 @@ run_pages() {
         PROG=$PROG TEXT_TOOLS="$tools_of/run_dist-vocab $tools_of/run_dist-bpe" ROOT=$work/root DOC=$work/root/doc PAGES=README.md \
             docker/install || exit 2
     else
-        cp -a "$(dirname "$PROG")" "$work/build/release" || exit 2
+        # Without most test programs: half a gigabyte that no page starts.
+        mkdir -p "$work/build/release/tests"
+        for part in "${PROG%/*}"/* "${PROG%/*}/tests/support"; do
+            [ ! -e "$part" ] || [ "$part" = "${PROG%/*}/tests" ] || cp -a "$part" "$work/build/release/${part#"${PROG%/*}/"}" || exit 2
+        done
     fi
     if [ $# -eq 0 ]; then
         mapfile -t all < <(pages)
