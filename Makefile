@@ -225,7 +225,8 @@ demo demo-translate demo-lm:
 # make test SUITE=... runs one suite: unit (cmocka, scripts, fuzz corpora), mpi (programs under mpirun), cli, gpu, or all.
 # hosts waits for minutes, and is for CI and test-all. ranks is for the sanitizers (outside test-all): no test that mostly
 # waits or ends processes, no golden networks, no command line, no run whose last digits decide.
-TESTS_unit := $(UNIT) $(FUZZ) $(filter tests/unit/% tests/scripts/% tests/golden/%,$(SHELLS))
+# Long ones first, so that the last ones end together.
+TESTS_unit := $(filter tests/scripts/%,$(SHELLS)) $(UNIT) $(FUZZ) $(filter tests/unit/% tests/golden/%,$(SHELLS))
 HOSTS      := $(patsubst %,tests/mpi/%.sh,cluster cluster_train hosts launch_hosts rows_hosts slurm transformer_hosts update_hosts)
 LONG       := $(patsubst %,tests/mpi/%.sh,doctor doctor_agree supervise signals watch images end finite logdir other_ranks decode batch_tokens average checkpoints \
               raw_text spikes transformer exchange launch lm whole sweep rows any flow comm trace best changed ends descent) \

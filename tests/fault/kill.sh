@@ -8,7 +8,7 @@
 #
 # ROUNDS: maximum number of kills of the first run. STEPS: its length; the kills end with it. MORE: number of kills of
 # each run that evaluates. CASES=all: thirty kills of each run. tests/run runs the script.
-# beside
+# beside, long
 # timeout: 3000
 . "$(dirname "$0")/../support/toy.sh"
 [ "${CASES:-}" != all ] || { : "${ROUNDS:=30}" "${STEPS:=6000}" "${MORE:=30}"; }

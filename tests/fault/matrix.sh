@@ -7,6 +7,7 @@
 #   CASES=all tests/run tests/fault/matrix.sh     every case; else a selection
 #
 # timeout: 1500
+# beside
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
 same=$PWD/${BUILD:-build/release}/tests/support/npz_same

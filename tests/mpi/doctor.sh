@@ -4,7 +4,7 @@
 # tests/support/fakecluster makes the hosts on this machine. The doctor finds each fault by its name (with CASES=all:
 # within half a minute), and no process is left on any host.
 # timeout: 300
-# beside
+# beside, long
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
 # shellcheck source=tests/support/made_hosts.sh

@@ -5,7 +5,7 @@
 # and the mean of the epoch includes the steps before the restart. tests/run runs the script and sets BUILD, PROG and
 # MPIRUN.
 # timeout: 900
-# beside
+# beside, long
 . "$(dirname "$0")/../support/toy.sh"
 same=$PWD/${BUILD:-build/release}/tests/support/npz_same
 work=$(mktemp -d "${TMPDIR:-/tmp}/other_ranks.XXXXXX") || exit 2

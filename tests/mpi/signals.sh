@@ -8,7 +8,7 @@
 #   CASES=all tests/run tests/mpi/signals.sh     18 moments; else four
 #
 # timeout: 600
-# beside
+# beside, long
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
 same=$PWD/${BUILD:-build/release}/tests/support/npz_same

@@ -4,7 +4,7 @@
 # The watch ignores a slow save, a long evaluation and a paused job. With CASES=all the script also tests how soon the
 # job ends.
 # timeout: 600
-# beside
+# beside, long
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
 watch=$PWD/${BUILD:-build/release}/tests/mpi/watch
