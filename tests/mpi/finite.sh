@@ -3,7 +3,7 @@
 #
 # The usual trouble is a rate of 1e6 with a large weight_decay: steps 1 and 2 are finite, and no step after them is.
 # tests/run runs the script and sets PROG and MPIRUN.
-# beside
+# beside, long
 # timeout: 300
 . "$(dirname "$0")/../support/toy.sh"
 poison=$(cd "$(dirname "$0")/../support" && pwd)/poison.py
@@ -11,6 +11,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/finite.XXXXXX") || exit 2
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 2
 toy 100 20
+all_leave_together
 t() { # np, folder, arguments
     local n=$1 dir=$2
     shift 2

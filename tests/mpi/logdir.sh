@@ -4,7 +4,7 @@
 # CASES=all: also with one.
 #
 # timeout: 600
-# beside
+# beside, long
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
 work=$(mktemp -d "${TMPDIR:-/tmp}/logdir.XXXXXX") || exit 2
@@ -61,6 +61,7 @@ for np in $nps; do
     launch=()
     # shellcheck disable=SC2206 # $MPIRUN is several words
     [ $np -eq 1 ] || launch=($MPIRUN -np $np)
+    all_leave_together
 
     name="moved and made anew"
     start log
@@ -146,6 +147,7 @@ for np in $nps; do
 
     if [ $np -eq 2 ]; then
         name="a rank is lost"
+        unset OMPI_MCA_odls_base_sigkill_timeout # the other rank has a second to report it
         start log
         mv log moved
         other log
@@ -158,6 +160,7 @@ for np in $nps; do
     fi
 
     # A folder that was moved away and back is the same one.
+    all_leave_together
     name="moved back"
     start log
     mv log moved && mv moved log

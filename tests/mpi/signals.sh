@@ -141,7 +141,7 @@ expect "many signals: the same weights" 0 "" "$same" quiet/model-20.npz many/mod
 # twice as long. With 0 s only periodic saves count.
 # Rows: seconds after the start, kill delay, text that the script waits for first. Each round continues in the same
 # folder. The last one is in time on any machine.
-rows="0.05 4|1.3 1|1.7 0|0.4 20 first step done"
+rows="0.05 2|1.3 1|1.7 0|0.4 20 first step done"
 [ "${CASES:-}" != all ] || rows="$rows|$(awk 'BEGIN { srand(2026); for (i = 0; i < 14; i++) printf "%s%.2f %d", i ? "|" : "", 4 * rand(), i % 3 == 0 ? 0 : i % 3 == 1 ? 1 : 4 }')"
 saved_to() { sed -n 's/^[-0-9: ]*checkpoint model-\([0-9]*\)\.npz saved.*/\1/p; s/^[-0-9: ]*stopped on request at step \([0-9]*\),.*/\1/p' term/run.log 2> /dev/null | sort -n | tail -n 1; }
 no_rank() { ! pgrep -f "^$PROG .*--logdir=term"; }

@@ -11,6 +11,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/train.XXXXXX") || exit 2
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 2
 toy 410 61
+all_leave_together
 t() { # np, folder, arguments: trains
     n=$1 dir=$2
     shift 2

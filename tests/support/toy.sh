@@ -5,6 +5,8 @@
 #                         test), data/vocab.txt and toy.json into the current folder
 #   toy_transformer 400 60   the same data; toy.json is a Transformer
 #   ranks 2 PROG ARGS     runs PROG under mpirun with two ranks (1: without mpirun)
+#   all_leave_together    from here on mpirun waits no second for ranks after one has ended with an error. For runs
+#                         whose ranks all end by themselves; not for killed ranks, whose loss the others report
 #   expect "name" STATUS "text" COMMAND...    counts a passed test if the command ends with STATUS and, when
 #                         text is not "", prints text (a regular expression)
 #   wait_until S COMMAND...    waits until the command succeeds. After S seconds it counts a failed test and
@@ -84,6 +86,11 @@ ranks() { # np, program and arguments
         # shellcheck disable=SC2086 # $MPIRUN is several words
         timeout $((100 * ${RD_TIMEOUT_SCALE:-1})) $MPIRUN -np "$np" "$@"
     fi
+}
+
+all_leave_together() { # the sanitizers may report something after MPI_Finalize
+    case ${BUILD:-} in *asan* | *tsan*) return ;; esac
+    export OMPI_MCA_odls_base_sigkill_timeout=0
 }
 
 wait_until() { # seconds, command...
