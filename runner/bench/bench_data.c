@@ -170,7 +170,8 @@ static bool same_lengths(const bench_config *c)
     return c->bench_lengths.n > 0 || c->bench_max_len <= c->bench_min_len;
 }
 
-/* Deals the pairs of a step, beginning with sample `first`, to the ranks. sample: [n] of this one. */
+/* Deals the pairs of a step to the ranks. first: number of its first sample; sample: [n] of this
+ * rank. */
 static rd_code deal_pairs(const bench *b, int64_t first, int64_t n, int64_t *sample, rd_status *st)
 {
     rd_run *r = b->run;

@@ -237,8 +237,8 @@ typedef struct run_progress {
     double best;         /* best evaluation figure so far */
     int64_t best_step;   /* step of `best`; -1: none */
     int64_t best_before; /* step of the best file that `best` replaced; -1: none */
-    /* a stop request came before this step's evaluation: a regular one; one that only the end of the
-     * training causes */
+    /* a stop request came before this step's evaluation: a regular one; one that only the end of
+     * the training causes */
     bool eval_due, eval_at_end;
     double loss_scale; /* for the next step */
     /* number of finite steps since loss_scale changed; see device_scales_loss */

@@ -13,8 +13,8 @@ rd_code run_save(rd_run *r, const char *prefix, int keep, rd_status *st);
  * it replaces. After a failure the best figure is the one before. Rank 0 only. */
 rd_code run_save_best(rd_run *r, double value, rd_status *st);
 
-/* Does what a kill after a save has left undone: the file `checkpoint` names the checkpoint that the
- * run was resumed from, and a best file that was replaced goes. Rank 0 only. */
+/* Does what a kill after a save has left undone: the file `checkpoint` names the checkpoint that
+ * the run was resumed from, and a best file that was replaced goes. Rank 0 only. */
 void run_settle(const rd_run *r);
 
 /* Collective, before a block in which rank 0 may save, unless all ranks have just read the state.
