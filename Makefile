@@ -59,7 +59,7 @@ CFLAGS   += -std=c11 -g $(OPT) $(ARCH) $(OPENMP) -fno-math-errno -fno-trapping-m
 # With sanitizers gcc knows less about sizes and values, so its warnings about them are off there.
 CFLAGS   += $(SAN:%=-fsanitize=% -fno-sanitize-recover=all -fno-omit-frame-pointer -Wno-format-truncation -Wno-maybe-uninitialized)
 LDFLAGS  += $(OPENMP) $(SAN:%=-fsanitize=%) $(filter --coverage,$(OPT) $(DRIVER_FLAGS))
-LDLIBS   += $(PKG_LIBS) $(DNNL_LIBS) $(if $(filter thread,$(SAN)),-lgomp) -lm -lpthread
+LDLIBS   += $(PKG_LIBS) $(DNNL_LIBS) $(if $(filter -fopenmp-simd,$(OPENMP)),-lgomp) -lm -lpthread
 
 # In runner/engine/gpu, cuda_* calls the CUDA libraries (CUDA=1 or fake). gpu_rnn.c, gpu_backend.c and gpu_recurs.c need a
 # GPU backend (CUDA=1, fake or emulated). gpu_none.c stands in for it elsewhere. The other files are host logic.

@@ -522,28 +522,31 @@ static rd_code gpt_decode(void *self, rd_tape *t, const rd_batch *b, const rd_de
         "sampling_top_k", "200", "decoder_type"                                              \
     }
 
-static const rd_model_key gpt_keys[] = {
-    {"activation", "\"gelu_tanh\"", NULL}, {"norm_eps", "1e-5", NULL}, NO_DROPOUT, WRITES, {NULL}};
+static const rd_model_key gpt_keys[] = {{"activation", "\"gelu_tanh\"", NULL},
+                                        {"norm_eps", "1e-5", NULL},
+                                        NO_DROPOUT,
+                                        WRITES,
+                                        {NULL, NULL, NULL}};
 static const rd_model_key gpt2_keys[] = {GPT2(12, 768, 12, 3072),
                                          RECIPE(6e-4, 0, 699, 0.001428571428571, 0.95),
                                          GPT2_END,
                                          WRITES,
-                                         {NULL}};
+                                         {NULL, NULL, NULL}};
 static const rd_model_key medium_keys[] = {GPT2(24, 1024, 16, 4096),
                                            RECIPE(3e-4, 0, 699, 0.001428571428571, 0.95),
                                            GPT2_END,
                                            WRITES,
-                                           {NULL}};
+                                           {NULL, NULL, NULL}};
 static const rd_model_key large_keys[] = {GPT2(36, 1280, 20, 5120),
                                           RECIPE(2.5e-4, 0, 699, 0.001428571428571, 0.95),
                                           GPT2_END,
                                           WRITES,
-                                          {NULL}};
+                                          {NULL, NULL, NULL}};
 static const rd_model_key xl_keys[] = {GPT2(48, 1600, 25, 6400),
                                        RECIPE(2e-4, 0, 699, 0.001428571428571, 0.95),
                                        GPT2_END,
                                        WRITES,
-                                       {NULL}};
+                                       {NULL, NULL, NULL}};
 static const rd_model_key llama_keys[] = {SIZES(12, 768, 12, 2048, 1024),
                                           {"norm_type", "\"rms\"", NULL},
                                           {"norm_eps", "1e-5", NULL},
@@ -556,7 +559,7 @@ static const rd_model_key llama_keys[] = {SIZES(12, 768, 12, 2048, 1024),
                                           {"batch_tokens", "524288", "batch_size batch_sentences"},
                                           RECIPE(6e-4, 6e-5, 1000, 0.000999000999, 0.95),
                                           WRITES,
-                                          {NULL}};
+                                          {NULL, NULL, NULL}};
 /* nanoGPT's config for characters: six layers of 384, no biases, dropout 0.2. */
 static const rd_model_key char_keys[] = {SIZES(6, 384, 6, 1536, 256),
                                          {"activation", "\"gelu_erf\"", NULL},
@@ -570,7 +573,7 @@ static const rd_model_key char_keys[] = {SIZES(6, 384, 6, 1536, 256),
                                          RECIPE(1e-3, 1e-4, 100, 0.0099009900990099, 0.99),
                                          {"decay_steps", "4900", OWN_END},
                                          WRITES,
-                                         {NULL}};
+                                         {NULL, NULL, NULL}};
 
 /* Keys that may differ from those of weights: no shape depends on them. */
 static const char free_keys[] = "max_len norm_eps rope_theta rope_scaling rope_factor "

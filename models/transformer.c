@@ -423,10 +423,14 @@ static double transformer_flops(void *self, const rd_batch *b)
             "lr_policy piecewise_learning_rate_schedule use_decay warmup_epochs"                  \
     }
 
-static const rd_model_key base_keys[] = {SIZES(6, 512, 8, 2048), RECIPE(7e-4, 4000), {NULL}};
-static const rd_model_key big_keys[] = {
-    SIZES(6, 1024, 16, 4096), RECIPE(5e-4, 4000), {"dropout_residual", "0.3", NULL}, {NULL}};
-static const rd_model_key small_keys[] = {SIZES(3, 256, 8, 1024), RECIPE(1e-3, 1000), {NULL}};
+static const rd_model_key base_keys[] = {
+    SIZES(6, 512, 8, 2048), RECIPE(7e-4, 4000), {NULL, NULL, NULL}};
+static const rd_model_key big_keys[] = {SIZES(6, 1024, 16, 4096),
+                                        RECIPE(5e-4, 4000),
+                                        {"dropout_residual", "0.3", NULL},
+                                        {NULL, NULL, NULL}};
+static const rd_model_key small_keys[] = {
+    SIZES(3, 256, 8, 1024), RECIPE(1e-3, 1000), {NULL, NULL, NULL}};
 /* What Sockeye's training command of 2018 and 2019 does without further flags: words as they are, a
  * checkpoint of 4000 updates, and a constant rate that falls on a plateau of the loss. */
 #define OWN_RATE "lr_policy piecewise_learning_rate_schedule use_decay"
@@ -446,7 +450,7 @@ static const rd_model_key sockeye_keys[] = {
     {"checkpoint_steps", "4000", "eval_frequency eval_epochs"},
     {"best_monitor", "\"loss\"", NULL},
     {"stop_patience", "32", NULL},
-    {NULL}};
+    {NULL, NULL, NULL}};
 
 #define RD_MODEL_TRANSFORMER(id, what, list)            \
     RD_MODEL(id) = {.name = #id,                        \

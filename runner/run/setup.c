@@ -331,6 +331,7 @@ static rd_code share_weights(rd_run *r, rd_status *st)
 rd_code setup_model(rd_run *r, const rd_data_spec *spec, bool with_optim, rd_status *st)
 {
     const int threads = r->config.threads > 0 ? (int)r->config.threads : r->world->n_cpus;
+    bool shares;
     r->spec = *spec;
     RD_TRY(device_open(r, threads, st));
     RD_TRY(decode_check(r, st));
@@ -355,7 +356,7 @@ rd_code setup_model(rd_run *r, const rd_data_spec *spec, bool with_optim, rd_sta
     if (with_optim) r->progress.loss_scale = device_first_scale(r);
     RD_TRY(device_open_batches(r, st));
 done:
-    const bool shares = with_optim && r->world->size > 1 && !run_gpu(r);
+    shares = with_optim && r->world->size > 1 && !run_gpu(r);
     if (run_agree(r, st) == RD_OK && shares) (void)run_share_gradients(r, st);
     if (st->code == RD_OK && with_optim) {
         (void)exchange_new(r, &r->exchange, st);

@@ -39,11 +39,12 @@ extern int rd_lint_upward(void)
 }
 END
 # An include from the right, a public name in two headers, a long line, a mark of unfinished work, two files of one name,
-# a line that tests/mutations knows otherwise, a script with a variable that is never set.
+# a line that tests/mutations knows otherwise, a script with a variable that is never set, a declaration behind a label.
 sed -i 's|^#include "rd/clock.h"|&\n#include "rd/optim.h"|' runner/base/clock.c
 sed -i 's|^static inline void rd_turn8(|int rd_tape_check(void *t);\n&|' include/rd/turn.h # two files include it
 printf '/* %0120d */\n' 7 >> runner/base/arena.c
 printf '/* %s: later */\n' TO""DO >> runner/base/crc32c.c
+sed -i '0,/^done:$/s//&\n    const int late = 0; (void)late;/' runner/base/file.c
 mkdir -p runner/io/twice && cp runner/base/clock.c runner/io/twice/clock.c
 sed -i 's/^int64_t rd_now_ns(void)$/int64_t rd_now_ns( void )/' runner/base/clock.c
 sed -i 's/mu \* ai);/ai * mu);/' runner/optim/optimizers/nesterov.c
@@ -59,6 +60,7 @@ finds "an include from the right" 'runner/base/clock\.c: runner/base must not us
 finds "a public name in two headers" 'rd_tape_check\(\) is declared in include/rd/tape\.h, too'
 finds "a long line" 'runner/base/arena\.c:[0-9]+: 126 columns'
 finds "a mark of unfinished work" 'runner/base/crc32c\.c:[0-9]+:.*later'
+finds "a declaration behind a label" 'runner/base/file\.c:[0-9]+: a declaration behind a label'
 finds "a mutation that no longer fits" 'stale: [0-9]+ runner/optim/optimizers/nesterov\.c'
 finds "two files of one name" 'more than one file is called clock\.c'
 if command -v shellcheck > /dev/null; then
