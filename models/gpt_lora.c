@@ -156,10 +156,12 @@ static rd_code adapter_known(const json_t *o, const char *path, rd_status *st)
                                          "target_parameters",
                                          "trainable_token_indices",
                                          "alora_invocation_tokens"};
+    const json_t *bias = json_object_get(o, "bias");
     const char *type = json_string_value(json_object_get(o, "peft_type")),
-               *bias = json_string_value(json_object_get(o, "bias"));
+               *word = json_string_value(bias);
     if (!type || strcmp(type, "LORA") != 0) return adapter_wrong(o, path, "peft_type", "LORA", st);
-    if (bias && strcmp(bias, "none") != 0) return adapter_wrong(o, path, "bias", "none", st);
+    if (bias && !json_is_null(bias) && (!word || strcmp(word, "none") != 0))
+        return adapter_wrong(o, path, "bias", "none", st);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (!adapter_none(json_object_get(o, others[i])))
             return rd_fail(st, RD_ECKPT, "'%s': '%s' is not known to this program", path,
