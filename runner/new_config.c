@@ -1,8 +1,9 @@
 /* new_config.c -- --new_config=MODEL: a config to begin with, made from the option tables.
  *
  * It has two parts. The first part holds the keys that a run of the model needs, with values that
- * train on a CPU. The second part holds all other keys that such a run reads, as comments with
- * their defaults. A key that a table gains appears here by itself. */
+ * train on a CPU. Keys to which the model itself gives a value are not among them. The second part
+ * holds all other keys that such a run reads, as comments with the model's values, else the
+ * defaults. A key that a table gains appears here by itself. */
 #include "rd/data.h"
 #include "rd/model.h"
 #include "rd/modes.h"
@@ -11,54 +12,85 @@
 
 enum { LINE_COLUMNS = 100, NEEDED = RD_MODE_TRAIN | RD_MODE_TRAIN_EVAL };
 
-/* Values of the first part as JSON. The first one that fits counts. */
+/* Values of the first part as JSON. The first one whose readers include the model counts. A text
+ * needs no vocabularies: they are made from it. */
+enum { IMAGES = 1, PAIRS = 2, TEXT = 4 };
+
 static const struct starter {
     const char *key, *value;
-    bool images_only, text_only;
+    unsigned readers;
 } starters[] = {
-    {"batch_size", "32", false, false},
-    {"num_epochs", "10", false, false},
-    {"src_vocab_file", "\"data/vocab.src\"", false, true},
-    {"tgt_vocab_file", "\"data/vocab.tgt\"", false, true},
-    {"source_file", "\"data/train.src\"", false, true},
-    {"target_file", "\"data/train.tgt\"", false, true},
-    {"source_file_eval", "\"data/dev.src\"", false, true},
-    {"target_file_eval", "\"data/dev.tgt\"", false, true},
-    {"bucket_src", "[10, 20, 30, 60]", false, true},
-    {"bucket_tgt", "[10, 20, 30, 60]", false, true},
-    {"data_dir", "\"data\"", true, false},
-    {"encoder_type", "\"bidirectional\"", false, true},
-    {"encoder_cell_type", "\"lstm\"", false, true},
-    {"encoder_cell_units", "256", false, true},
-    {"encoder_layers", "2", false, true},
-    {"encoder_dp_input_keep_prob", "0.8", false, true},
-    {"encoder_dp_output_keep_prob", "1.0", false, true},
-    {"encoder_use_skip_connections", "false", false, true},
-    {"src_emb_size", "256", false, true},
-    {"decoder_cell_type", "\"lstm\"", false, true},
-    {"decoder_cell_units", "256", false, true},
-    {"decoder_layers", "2", false, true},
-    {"decoder_dp_input_keep_prob", "0.8", false, true},
-    {"decoder_dp_output_keep_prob", "1.0", false, true},
-    {"decoder_use_skip_connections", "false", false, true},
-    {"tgt_emb_size", "256", false, true},
-    {"attention_type", "\"luong\"", false, true},
-    {"attention_layer_size", "256", false, true},
-    {"luong_scale", "true", false, true},
-    {"optimizer", "\"adam\"", false, true},
-    {"optimizer", "\"momentum\"", true, false},
-    {"learning_rate", "0.001", false, true},
-    {"learning_rate", "0.01", true, false},
-    {"max_grad_norm", "3.0", false, true},
+    {"batch_size", "32", IMAGES | PAIRS | TEXT},
+    {"num_epochs", "10", IMAGES | PAIRS | TEXT},
+    {"source_file", "\"data/train.src\"", PAIRS},
+    {"target_file", "\"data/train.tgt\"", PAIRS},
+    {"source_file_eval", "\"data/dev.src\"", PAIRS},
+    {"target_file_eval", "\"data/dev.tgt\"", PAIRS},
+    {"source_file", "\"data/train.txt\"", TEXT},
+    {"source_file_eval", "\"data/dev.txt\"", TEXT},
+    {"data_dir", "\"data\"", IMAGES},
+    {"encoder_type", "\"bidirectional\"", PAIRS},
+    {"encoder_cell_type", "\"lstm\"", PAIRS},
+    {"encoder_cell_units", "256", PAIRS},
+    {"encoder_layers", "2", PAIRS},
+    {"encoder_dp_input_keep_prob", "0.8", PAIRS},
+    {"encoder_dp_output_keep_prob", "1.0", PAIRS},
+    {"encoder_use_skip_connections", "false", PAIRS},
+    {"src_emb_size", "256", PAIRS},
+    {"decoder_cell_type", "\"lstm\"", PAIRS},
+    {"decoder_cell_units", "256", PAIRS},
+    {"decoder_layers", "2", PAIRS},
+    {"decoder_dp_input_keep_prob", "0.8", PAIRS},
+    {"decoder_dp_output_keep_prob", "1.0", PAIRS},
+    {"decoder_use_skip_connections", "false", PAIRS},
+    {"tgt_emb_size", "256", PAIRS},
+    {"attention_type", "\"luong\"", PAIRS},
+    {"attention_layer_size", "256", PAIRS},
+    {"luong_scale", "true", PAIRS},
+    {"n_layers", "4", TEXT},
+    {"n_embd", "128", TEXT},
+    {"n_heads", "4", TEXT},
+    {"ff_dim", "512", TEXT},
+    {"max_len", "128", TEXT},
+    {"optimizer", "\"adam\"", PAIRS},
+    {"optimizer", "\"adamw\"", TEXT},
+    {"optimizer", "\"momentum\"", IMAGES},
+    {"learning_rate", "0.001", PAIRS | TEXT},
+    {"learning_rate", "0.01", IMAGES},
+    {"max_grad_norm", "3.0", PAIRS},
+    {"max_grad_norm", "1.0", TEXT},
 };
 
-static const char *starter_value(const char *key, bool images)
+static unsigned reader_of(const rd_model_def *m)
+{
+    return m->unit ? IMAGES : m->continues ? TEXT : PAIRS;
+}
+
+static const char *starter_value(const char *key, const rd_model_def *m)
 {
     for (size_t i = 0; i < sizeof starters / sizeof *starters; i++)
-        if (!strcmp(starters[i].key, key) &&
-            !(images ? starters[i].text_only : starters[i].images_only))
+        if (!strcmp(starters[i].key, key) && (starters[i].readers & reader_of(m)))
             return starters[i].value;
     return NULL;
+}
+
+/* Returns the value that the model itself gives to a key; NULL: none. */
+static const char *model_value(const rd_model_def *m, const char *key)
+{
+    for (const rd_model_key *k = m->keys; k && k->key; k++)
+        if (!strcmp(k->key, key)) return k->value;
+    return NULL;
+}
+
+/* Returns the value of the first part; NULL: the key belongs to the second one, unless a run needs
+ * it. A model with its own training has its own batch and clipping, too. */
+static const char *first_value(const char *key, const rd_model_def *m)
+{
+    const bool batch = model_value(m, "batch_tokens") || model_value(m, "batch_sentences");
+    if (model_value(m, key) || (!strcmp(key, "batch_size") && batch) ||
+        (!strcmp(key, "max_grad_norm") && model_value(m, "optimizer")))
+        return NULL;
+    return starter_value(key, m);
 }
 
 /* The value of a required key that the list above does not know: its first choice, its least
@@ -132,19 +164,21 @@ static void new_config_section(rd_strbuf *out, const rd_option_group *g, bool *b
 static void new_config_group(rd_strbuf *out, const rd_option_group *g, const rd_model_def *m,
                              bool needed, json_t *written)
 {
-    const bool images = m->unit != NULL;
     bool begun = false;
     for (const rd_option *o = g->options; o->key; o++) {
-        const char *value = starter_value(o->key, images);
-        const bool first = value || (o->required & NEEDED) || !strcmp(o->key, "model") ||
-                           (!strcmp(o->key, "dataset") && images);
+        const char *value = first_value(o->key, m), *given = model_value(m, o->key);
+        const bool first = value || ((o->required & NEEDED) && !given) ||
+                           !strcmp(o->key, "model") || (!strcmp(o->key, "dataset") && m->unit);
         if (first != needed || (o->flags & RD_OPT_ACCEPTED) || json_object_get(written, o->key))
             continue;
         (void)json_object_set_new(written, o->key, json_true());
         new_config_section(out, g, &begun);
         new_config_help(out, "    ", o);
         if (!needed) {
-            rd_strbuf_printf(out, "    // \"%s\": %s,\n", o->key, o->def ? o->def : "null");
+            rd_strbuf_printf(out, "    // \"%s\": %s,\n", o->key,
+                             given    ? given
+                             : o->def ? o->def
+                                      : "null");
             continue;
         }
         rd_strbuf_printf(out, "    \"%s\": ", o->key);
@@ -178,34 +212,43 @@ static rd_code unknown_model(const char *name, rd_status *st)
     return st->code;
 }
 
+/* Sets a key, since values decide which groups of keys a run reads. */
+static rd_code starter_put(rd_config *c, const char *key, const char *value, rd_status *st)
+{
+    json_t *v = json_loads(value, JSON_DECODE_ANY, NULL);
+    if (!v) return rd_fail(st, RD_EBUG, "new_config: the value of '%s' is not JSON", key);
+    return rd_config_put(c, key, v, "starter", st);
+}
+
 rd_code rd_new_config(const char *model, rd_strbuf *out, rd_status *st)
 {
     const rd_option_group *all[RD_MAX_GROUPS], *groups[RD_MAX_GROUPS];
     const rd_model_def *m = rd_model_find(model);
-    char text[256], about[512];
+    char about[512];
     rd_config *c = NULL;
     json_t *written = json_object();
     if (!m) {
         (void)unknown_model(model, st);
         goto done;
     }
-    (void)snprintf(text, sizeof text, "{\"model\": \"%s\", \"optimizer\": %s}", m->name,
-                   starter_value("optimizer", m->unit != NULL));
-    RD_TRY(rd_config_new("starter", text, strlen(text), all, rd_option_groups(all), false, &c, st));
+    RD_TRY(rd_config_new("starter", "{}", 2, all, rd_option_groups(all), false, &c, st));
+    RD_TRY(rd_config_put(c, "model", json_string(m->name), "starter", st));
+    if (!model_value(m, "optimizer"))
+        RD_TRY(starter_put(c, "optimizer", starter_value("optimizer", m), st));
+    for (const rd_model_key *k = m->keys; k && k->key; k++)
+        RD_TRY(starter_put(c, k->key, k->value, st));
     const int n = rd_option_groups_read(c, groups);
-    (void)snprintf(
-        about, sizeof about,
-        "A config for %s: %s. Written by run_dist --new_config=%s. Change the paths, then "
-        "look at what it would do: run_dist --config_file=THIS_FILE --check",
-        m->name, m->about, m->name);
+    (void)snprintf(about, sizeof about, "A config for %s: %s. Written by run_dist --new_config=%s.",
+                   m->name, m->about, m->name);
     new_config_comment(out, "", about);
+    rd_strbuf_puts(out, "// Change the paths, then look at what it would do:\n"
+                        "//     run_dist --config_file=THIS_FILE --check\n");
     rd_strbuf_puts(out, "{\n");
     for (int i = 0; i < n; i++) new_config_group(out, groups[i], m, true, written);
     rd_strbuf_puts(out, "\n");
     new_config_comment(
         out, "    ",
-        "==== The other keys and their defaults. Take the two slashes away to set one. "
-        "====");
+        "==== The other keys and their values. Take the two slashes away to set one. ====");
     for (int i = 0; i < n; i++) /* these two modes take their keys from the command line */
         if (strcmp(groups[i]->name, "bench") != 0 && strcmp(groups[i]->name, "plan") != 0)
             new_config_group(out, groups[i], m, false, written);

@@ -17,6 +17,17 @@ static rd_config *config_of(const char *name, const rd_strbuf *text)
     return c;
 }
 
+/* Puts the values that the model itself gives, as the program does. */
+static void put_model_keys(rd_config *c, const char *name)
+{
+    rd_status st = {0};
+    for (const rd_model_key *k = rd_model_find(name)->keys; k && k->key; k++)
+        if (!rd_config_has(c, k->key))
+            must_do(rd_config_put(c, k->key, json_loads(k->value, JSON_DECODE_ANY, NULL), "model",
+                                  &st),
+                    &st);
+}
+
 static void check_config(const char *name, const rd_strbuf *text)
 {
     static const rd_mode modes[] = {RD_MODE_TRAIN, RD_MODE_TRAIN_EVAL, RD_MODE_EVAL, RD_MODE_INFER};
@@ -25,6 +36,13 @@ static void check_config(const char *name, const rd_strbuf *text)
     rd_strbuf notes = {0};
     rd_status st = {0};
     rd_config *c = config_of(name, text);
+    /* The model's own recipe counts: the config has no batch, rate or size beside it. */
+    for (const rd_model_key *k = rd_model_find(name)->keys; k && k->key; k++)
+        assert_false(rd_config_has(c, k->key));
+    put_model_keys(c, name);
+    assert_int_equal(rd_config_has(c, "batch_size") + rd_config_has(c, "batch_tokens") +
+                         rd_config_has(c, "batch_sentences"),
+                     1);
     must_do(rd_config_check_owners(c, owners, rd_option_owners(c, owners), &notes, &st), &st);
     assert_string_equal(rd_strbuf_str(&notes), "");
     const int n = rd_option_groups_read(c, read);
@@ -50,6 +68,7 @@ static void test_all_models(void **state)
         /* Nothing that stands there waits to be filled in. */
         assert_null(strstr(text.s, "\"FILE\""));
         assert_null(strstr(text.s, "\"TEXT\""));
+        assert_null(strstr(text.s, "\n    \"src_vocab_file\"")); /* made from the text */
         rd_strbuf_release(&text);
     }
 }
