@@ -438,7 +438,7 @@ static void read_log_end(runs_facts *f)
             if (f->state == RUNS_DONE) (void)snprintf(done_by, sizeof done_by, "%s", f->end);
             started = true;
             f->state = RUNS_UNKNOWN;
-            f->end[0] = '\0';
+            f->end[0] = f->why[0] = '\0';
             f->to_step = -1;
         } else if (log_after(p, end, "optimizer: ")) {
             found = memmem(p, (size_t)(end - p), "up to step ", 11);

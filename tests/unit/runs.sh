@@ -169,6 +169,11 @@ if setpriv --reuid=65534 --regid=65534 --clear-groups true 2> /dev/null; then
 else
     skipped=$((skipped + 2))
 fi
+mkdir -p again/x
+printf '%s\n' 'run_dist: error: the first start failed' 'run_dist 9.9.9: train, config a.json' \
+    'done: step 3 in 1s, ended by max_steps, peak memory of rank 0 50 MB' > again/x/run.log
+expect "a start that ends well takes the reason of an earlier one away" 0 '^x,done,.*,max_steps,$' \
+    "$PROG" --mode=runs --logdir=again --format=csv
 mkdir -p million/x
 awk 'BEGIN { for (i = 1; i <= 1000000; i++) printf "{\"step\":%d,\"loss\":%g,\"loss_mean\":%g,\"learning_rate\":0.01,\"time\":%d}\n", i, 9 / (1 + i), 9 / (1 + i), 1700000000 + i }' \
     > million/x/metrics.jsonl
