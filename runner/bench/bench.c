@@ -240,7 +240,7 @@ static void bench_report(const bench *b)
 static rd_code count_steps(bench *b, rd_status *st)
 {
     const rd_run *r = b->run;
-    const double batch = (double)(r->global_batch * r->config.iter_size);
+    const double batch = (double)run_update_samples(r);
     b->result.n_planned = b->config.bench_steps;
     if (!b->config.has_epochs) return RD_OK;
     if (b->n_epoch == 0)
@@ -276,7 +276,7 @@ rd_code run_bench(rd_run *r, rd_status *st)
     b.stepper.last_step = b.config.bench_warmup + b.result.n_planned;
     if (b.n_epoch > 0)
         r->schedule_config.epoch_steps = (double)b.n_epoch /
-                                         (double)(r->global_batch * r->config.iter_size);
+                                         (double)run_update_samples(r);
     world_banner(r, 0, b.stepper.order ? rd_order_n_batches(b.stepper.order) : 0,
                  b.stepper.order ? rd_order_n_samples(b.stepper.order) : 0);
     if (r->world->rank == 0 && style->begin) style->begin(&b);

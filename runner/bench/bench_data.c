@@ -259,6 +259,11 @@ rd_code bench_open(bench *b, rd_status *st)
 {
     rd_run *r = b->run;
     rd_data_spec spec = {0};
+    if (st->code == RD_OK && b->config.bench_synthetic && !r->config.has_batch_size)
+        rd_fail(st, RD_EUSAGE,
+                "%s: 'bench_synthetic' needs 'batch_size', the samples of each rank; add --set "
+                "batch_size=32, or measure the training data",
+                rd_config_where(r->keys, "bench_synthetic"));
     if (st->code == RD_OK && b->config.bench_synthetic) (void)bench_synthetic_spec(b, &spec, st);
     RD_TRY(run_agree(r, st));
     if (b->config.bench_synthetic) {
@@ -267,6 +272,10 @@ rd_code bench_open(bench *b, rd_status *st)
         RD_TRY(setup_data(r, RD_SPLIT_TRAIN, &r->train_data, st));
         rd_dataset_def_of(r->train_data)->spec(rd_dataset_self(r->train_data), &spec);
         b->data = rd_dataset_def_of(r->train_data)->name;
+        if (!r->config.has_batch_size) {
+            RD_TRY(setup_updates(r, st));
+            r->config.batch_size = (r->global_batch + r->world->size - 1) / r->world->size;
+        }
     }
     RD_TRY(setup_model(r, &spec, true, st));
     RD_TRY(world_check(r, st));

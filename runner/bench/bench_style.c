@@ -58,13 +58,13 @@ static void tfcnn_begin(bench *b)
     (void)printf("Dataset:     %s\n", b->data);
     (void)printf("Mode:        %s\n", b->config.bench_forward_only ? "forward-only" : "training");
     (void)printf("SingleSess:  False\n");
-    (void)printf("Batch size:  %" PRId64 " global\n", r->global_batch * r->config.iter_size);
+    (void)printf("Batch size:  %" PRId64 " global\n", run_update_samples(r));
     (void)printf("             %" PRId64 " per device\n",
-                 r->config.batch_size * r->config.iter_size);
+                 r->config.batch_size * run_batches(r));
     (void)printf("Num batches: %" PRId64 "\n", b->result.n_planned);
     if (b->n_epoch > 0)
         (void)printf("Num epochs:  %.2f\n",
-                     steps * (double)(r->global_batch * r->config.iter_size) / (double)b->n_epoch);
+                     steps * (double)run_update_samples(r) / (double)b->n_epoch);
     (void)printf("Devices:     [");
     for (int i = 0; i < r->world->size; i++)
         (void)printf("%s'horovod/%s:%d'", i ? ", " : "", r->gpu ? "gpu" : "cpu", i);
@@ -155,7 +155,7 @@ static const char *device_word(const bench *b)
 static void horovod_begin(bench *b)
 {
     (void)printf("Model: %s\nBatch size: %" PRId64 "\nNumber of %ss: %d\n", b->run->model->name,
-                 b->run->config.batch_size * b->run->config.iter_size, device_word(b),
+                 b->run->config.batch_size * run_batches(b->run), device_word(b),
                  b->run->world->size);
     (void)fflush(stdout);
 }

@@ -45,7 +45,7 @@ static const rd_option run_rows[] = {
     RD_OPT_INT(
         run_config, batch_size, batch_size, NULL, 1, 1 << 24,
         "samples per rank and forward pass; the global batch is this times the number of ranks",
-        RD_REQUIRED(RD_MODE_BENCH), RD_GIVEN(run_config, has_batch_size)),
+        RD_GIVEN(run_config, has_batch_size)),
     RD_OPT_INT(run_config, batch_tokens, batch_tokens, NULL, 1, 1e12,
                "in place of batch_size: an update of all ranks has about this number of target "
                "tokens (words and end tokens), in sentences of similar length. Ranks and iter_size "

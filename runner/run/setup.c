@@ -169,12 +169,14 @@ static rd_code check_any(rd_run *r, rd_status *st)
 }
 
 /* Checks the keys that give the size of a batch, and computes the global batch. That of
- * batch_tokens is known with the data (setup_updates). */
+ * batch_tokens is known with the data (setup_updates). Bench mode without batch_size times the
+ * updates of a training. */
 static rd_code check_batch(rd_run *r, rd_status *st)
 {
     const run_config *c = &r->config;
     const char *global = c->has_batch_tokens ? "batch_tokens" : "batch_sentences";
-    const bool train = r->mode == RD_MODE_TRAIN || r->mode == RD_MODE_TRAIN_EVAL;
+    const bool train = r->mode == RD_MODE_TRAIN || r->mode == RD_MODE_TRAIN_EVAL ||
+                       (r->mode == RD_MODE_BENCH && !c->has_batch_size);
     if (!c->has_eval_batch_size) r->config.eval_batch_size = c->has_batch_size ? c->batch_size : 64;
     if (!train && r->mode != RD_MODE_BENCH) return RD_OK;
     if (train && c->has_batch_tokens + c->has_batch_sentences + c->has_batch_size > 1)
