@@ -275,8 +275,7 @@ rd_code run_bench(rd_run *r, rd_status *st)
     RD_TRY(run_agree(r, st));
     b.stepper.last_step = b.config.bench_warmup + b.result.n_planned;
     if (b.n_epoch > 0)
-        r->schedule_config.epoch_steps = (double)b.n_epoch /
-                                         (double)run_update_samples(r);
+        r->schedule_config.epoch_steps = (double)b.n_epoch / (double)run_update_samples(r);
     world_banner(r, 0, b.stepper.order ? rd_order_n_batches(b.stepper.order) : 0,
                  b.stepper.order ? rd_order_n_samples(b.stepper.order) : 0);
     if (r->world->rank == 0 && style->begin) style->begin(&b);

@@ -59,8 +59,7 @@ static void tfcnn_begin(bench *b)
     (void)printf("Mode:        %s\n", b->config.bench_forward_only ? "forward-only" : "training");
     (void)printf("SingleSess:  False\n");
     (void)printf("Batch size:  %" PRId64 " global\n", run_update_samples(r));
-    (void)printf("             %" PRId64 " per device\n",
-                 r->config.batch_size * run_batches(r));
+    (void)printf("             %" PRId64 " per device\n", r->config.batch_size * run_batches(r));
     (void)printf("Num batches: %" PRId64 "\n", b->result.n_planned);
     if (b->n_epoch > 0)
         (void)printf("Num epochs:  %.2f\n",

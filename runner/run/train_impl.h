@@ -55,8 +55,8 @@ bool train_evaluation_due(const trainer *t, int64_t step, int64_t done_before);
 /* Returns whether the evaluation of this step is due. */
 bool train_evaluation_left(const rd_run *r);
 /* Collective. Makes the evaluation that is due. A longer run would not have one that only the end
- * of the run causes (eval_at_end), so the plateau rule and early stopping ignore it. *stop: all ranks
- * were asked to stop and left the evaluation, which remains due. */
+ * of the run causes (eval_at_end), so the plateau rule and early stopping ignore it. *stop: all
+ * ranks were asked to stop and left the evaluation, which remains due. */
 rd_code train_evaluate(trainer *t, bool *stop, rd_status *st);
 
 /* ---- train_save.c ---- */
