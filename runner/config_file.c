@@ -246,7 +246,9 @@ static void warn_unknown(const rd_config *c, rd_log *log)
         if (n < MAX_NAMED)
             rd_warn(log, "%s: unknown key '%s' is ignored",
                     rd_config_where(c, rd_config_unknown(c, n)), rd_config_unknown(c, n));
-    if (n > MAX_NAMED) rd_warn(log, "%d more unknown keys are ignored", n - MAX_NAMED);
+    if (n > MAX_NAMED)
+        rd_warn(log, "%d more unknown key%s ignored", n - MAX_NAMED,
+                n == MAX_NAMED + 1 ? " is" : "s are");
 }
 
 rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config **out,

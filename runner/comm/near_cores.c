@@ -213,7 +213,7 @@ bool rd_near_text(const rd_near_cores *all, int n, char out[320])
                        "cores: ranks are not bound to their GPU's NUMA node, because the launcher "
                        "has bound them");
     } else if ((r = first_with(all, n, RD_NEAR_BOUND, &k)) >= 0) {
-        (void)snprintf(ranks, sizeof ranks, "%d of %d ranks are", k, n);
+        (void)snprintf(ranks, sizeof ranks, "%d of %d ranks %s", k, n, k == 1 ? "is" : "are");
         (void)snprintf(out, 320,
                        "cores: %s bound to those of %s GPU's NUMA node (rank %d: node %d, %d of %d "
                        "cores)",

@@ -72,7 +72,7 @@ rd_code rd_images_reserve(rd_images *m, int64_t n, int64_t h, int64_t w, int64_t
         __builtin_mul_overflow(bytes, n, &bytes) || bytes > INT64_MAX / 2)
         return rd_fail(st, RD_EDATA,
                        "%" PRId64 " images of %" PRId64 " x %" PRId64 " x %" PRId64
-                       " do not fit in memory",
+                       " cannot fit into memory",
                        n, h, w, c);
     m->head.n = n;
     m->head.h = h;

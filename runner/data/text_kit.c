@@ -289,9 +289,9 @@ static rd_code count_pieces(const rd_text_kit_args *a, rd_store_bytes *b, rd_sta
             if (out->s[i] == '\t') out->s[i] = ' ';
         if (a->log)
             rd_info(a->log,
-                    "pieces of the %s: %" PRId64 " of %" PRId64 " occur %" PRId64
+                    "pieces of the %s: %" PRId64 " of %" PRId64 " occur%s %" PRId64
                     " times or more, the others are split",
-                    side_word[s], n.words, n.distinct, a->rules.threshold);
+                    side_word[s], n.words, n.distinct, n.words == 1 ? "s" : "", a->rules.threshold);
     }
 done:
     rd_word_counts_free(c);

@@ -391,9 +391,9 @@ void doc_check_cpus(doc_report *r, const json_t *hosts, const json_t *ranks)
             (void)snprintf(remedy, sizeof remedy, "mpirun --bind-to none, or --map-by slot:PE=%d",
                            cpus / n);
             doc_add(r, DOC_WARN, "binding", remedy,
-                    "each rank of %s is bound to one CPU, and so are all its threads: %d of %d are "
+                    "each rank of %s is bound to one CPU, and so are all its threads: %d of %d %s "
                     "used",
-                    doc_text(h, "listed"), bound, cpus);
+                    doc_text(h, "listed"), bound, cpus, bound == 1 ? "is" : "are");
         }
     }
     if (r->n[DOC_WARN] == before)

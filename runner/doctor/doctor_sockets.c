@@ -436,5 +436,6 @@ void doc_check_ways(doc_report *r, const json_t *hosts, const json_t *results)
     }
     if (r->n[DOC_FAIL] == before && json_array_size(hosts) > 1)
         doc_add(r, n_open ? DOC_OK : DOC_WARN, "ports", n_open ? NULL : "see the checks above",
-                "%zu connections between hosts were made, the slowest in %.1f ms", n_open, slowest);
+                "%zu connection%s made between hosts, the slowest in %.1f ms", n_open,
+                n_open == 1 ? " was" : "s were", slowest);
 }

@@ -100,8 +100,8 @@ static rd_code device_arena_new(rd_params *p, arena *a, const char *what, rd_sta
 {
     if (rd_gpu_memory_new(p->gpu, (size_t)(a->n + ROUND) * sizeof(float), &a->device, st) != RD_OK)
         rd_status_prefix(st,
-                         "%s do not fit, whatever the batch_size; use a smaller model, or a GPU "
-                         "with more memory",
+                         "%s cannot fit into the GPU's memory, whatever the batch_size; use a "
+                         "smaller model, or a GPU with more memory",
                          what);
     a->newer = HOST_NEWER;
     return st->code;

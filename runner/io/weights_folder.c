@@ -279,7 +279,7 @@ static rd_code read_array(const rd_weights *w, int k, int i, float *out, int64_t
                        "'%s/%s': '%s' has integers or another type that weights do not have",
                        w->folder, w->name[k], a->name);
     if (a->bytes / size != (size_t)n)
-        return rd_fail(st, RD_ECKPT, "'%s/%s': '%s' has %zu elements, and %" PRId64 " are needed",
+        return rd_fail(st, RD_ECKPT, "'%s/%s': '%s' has %zu elements instead of %" PRId64,
                        w->folder, w->name[k], a->name, a->bytes / size, n);
     if (size == 8) return read_doubles(w->file[k], i, out, n, st);
     if (rd_safetensors_read(w->file[k], i, (char *)out + (half ? 2 * (size_t)n : 0), st) == RD_OK &&

@@ -54,7 +54,8 @@ static rd_code attend_infer(rd_call *c, rd_status *st)
     const int64_t wq = a->n_heads * a->head, wk = a->n_kv_heads * a->head;
     int64_t next = 0;
     if (a->head < 1 || a->n_kv_heads < 1 || a->n_heads < 1 || a->n_heads % a->n_kv_heads != 0)
-        return rd_fail(st, RD_EBUG, "attend: %" PRId64 " heads do not fit %" PRId64 " key heads",
+        return rd_fail(st, RD_EBUG,
+                       "attend: queries of %" PRId64 " heads do not fit keys of %" PRId64,
                        a->n_heads, a->n_kv_heads);
     if (a->q_at < 0 || a->q_at + wq > q->cols || a->k_at < 0 || a->k_at + wk > kv->cols ||
         a->v_at < 0 || a->v_at + wk > kv->cols)

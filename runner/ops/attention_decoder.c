@@ -16,7 +16,8 @@ static rd_code attention_decoder_infer(rd_call *c, rd_status *st)
         d->layer[0].shape.in != (c->in[RD_LOOP_W] ? c->in[RD_LOOP_W]->cols : wide) ||
         (c->in[RD_LOOP_W] && c->in[RD_LOOP_W]->rows != wide))
         return rd_fail(st, RD_EBUG,
-                       "attention_decoder: %" PRId64 " rows of width %" PRId64 " do not fit",
+                       "attention_decoder: inputs of %" PRId64 " rows, %" PRId64
+                       " wide, do not fit",
                        c->in[RD_LOOP_EMB]->rows, wide);
     /* luong has no query kernel: the query itself is multiplied with the keys. */
     const rd_var *query = c->in[RD_LOOP_QUERY];

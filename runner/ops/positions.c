@@ -12,7 +12,8 @@ static rd_code positions_infer(rd_call *c, rd_status *st)
     const rd_var *x = c->in[0];
     if (x->cols % 2 != 0 && a->layout < RD_SINUSOID_T2T)
         return rd_fail(st, RD_EBUG,
-                       "positions: %" PRId64 " columns are odd, which this layout does not allow",
+                       "positions: the number of columns, %" PRId64
+                       ", is odd, which this layout does not allow",
                        x->cols);
     for (int64_t i = 0; i < x->rows; i++)
         if (a->position[i] < 0)

@@ -13,8 +13,8 @@ static rd_code shortcut_infer(rd_call *c, rd_status *st)
     RD_TRY(rd_op_image_check("shortcut", x, st));
     if (a->stride < 1 || a->c_out < x->dim[3])
         return rd_fail(st, RD_EBUG,
-                       "shortcut: stride %" PRId64 " is below 1, or %" PRId64
-                       " output channels are fewer than the %" PRId64 " of the input",
+                       "shortcut: stride %" PRId64 " is below 1, or the number of output channels, "
+                       "%" PRId64 ", is below that of the input, %" PRId64,
                        a->stride, a->c_out, x->dim[3]);
     rd_image_set(c->out[0], x->dim[0], (x->dim[1] - 1) / a->stride + 1,
                  (x->dim[2] - 1) / a->stride + 1, a->c_out, x->layout);

@@ -46,7 +46,8 @@ static rd_code softmax_xent_infer(rd_call *c, rd_status *st)
         return rd_fail(st, RD_EBUG, "softmax_xent: softcap %g, z_loss %g", (double)a->softcap,
                        (double)a->z_loss);
     if (n < 1 || n > V)
-        return rd_fail(st, RD_EBUG, "softmax_xent: %" PRId64 " classes do not fit %" PRId64, n, V);
+        return rd_fail(st, RD_EBUG,
+                       "softmax_xent: targets of %" PRId64 " classes do not fit %" PRId64, n, V);
     if (!(a->smoothing >= 0.0f && a->smoothing < 1.0f) ||
         (a->smooth_others && a->smoothing > 0.0f && n < 2))
         return rd_fail(st, RD_EBUG,

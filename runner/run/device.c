@@ -177,8 +177,8 @@ void device_report_work(const rd_run *r)
     if (a.taken > 0 || a.is_short)
         rd_info(r->log,
                 "batches: %" PRId64 " of %" PRId64
-                " were uploaded during the step before, through %.1f MB of GPU memory%s",
-                a.taken, a.taken + a.late, (double)a.bytes * 1e-6,
+                " %s uploaded during the step before, through %.1f MB of GPU memory%s",
+                a.taken, a.taken + a.late, a.taken == 1 ? "was" : "were", (double)a.bytes * 1e-6,
                 a.is_short ? ", which was full" : "");
     rd_gpu_rnn_counts n;
     rd_gpu_count_rnn(run_gpu(r), &n);

@@ -64,7 +64,8 @@ rd_code forecast_change(const rd_config *config, forecast_step *m, int *per_host
     RD_TRY(rd_config_read(config, &rd_group_plan, RD_MODE_PLAN, &c, st));
     RD_TRY(rd_config_read(config, &rd_group_run, RD_MODE_PLAN, &run, st));
     if (m->ranks % m->hosts != 0)
-        rd_strbuf_printf(notes, "the hosts had different numbers of ranks: %d each are assumed\n",
+        rd_strbuf_printf(notes,
+                         "the hosts had different numbers of ranks: each is assumed to have %d\n",
                          *per_host);
     if (c.has_ranks) *per_host = (int)c.ranks_per_host;
     /* The measured total between hosts includes the sum inside a host where that was not measured

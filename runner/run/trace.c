@@ -257,8 +257,9 @@ static rd_code write_chunk(run_trace *t, rd_status *st)
     if (t->spans->dropped > 0) {
         rd_strbuf_printf(&lines,
                          ",\n{\"name\":\"%" PRId64
-                         " spans were dropped\",\"ph\":\"i\",\"s\":\"p\",\"pid\":%d,\"tid\":0",
-                         t->spans->dropped, r->world->rank);
+                         " span%s dropped\",\"ph\":\"i\",\"s\":\"p\",\"pid\":%d,\"tid\":0",
+                         t->spans->dropped, t->spans->dropped == 1 ? " was" : "s were",
+                         r->world->rank);
         append_us(&lines, "ts", to.at_ns - to.offset_ns - t->origin_ns);
         rd_strbuf_puts(&lines, "}");
     }
@@ -346,8 +347,9 @@ rd_code trace_finish(rd_run *r, rd_status *st)
     if (t->all_dropped > 0)
         rd_info(r->log,
                 "trace: %" PRId64 " of %" PRId64
-                " spans were dropped because the buffer was full; trace fewer ops (trace_ops)",
-                t->all_dropped, t->all_dropped + t->all_spans);
+                " spans %s dropped because the buffer was full; trace fewer ops (trace_ops)",
+                t->all_dropped, t->all_dropped + t->all_spans,
+                t->all_dropped == 1 ? "was" : "were");
 done:
     return st->code;
 }

@@ -606,9 +606,9 @@ rd_code run_train(rd_run *r, rd_status *st)
     if (ended && !unsaved) {
         rd_info(r->log,
                 "nothing to do: the training ended at step %" PRId64 ", after %" PRId64
-                " evaluation%s that were not better than the best one; a larger stop_patience goes "
-                "on",
-                r->progress.step, r->progress.patience.wait, RD_S(r->progress.patience.wait));
+                " evaluation%s not better than the best one; a larger stop_patience goes on",
+                r->progress.step, r->progress.patience.wait,
+                r->progress.patience.wait == 1 ? " that was" : "s that were");
         goto done;
     }
     if (r->progress.step >= t.last_step && !unsaved && !train_evaluation_left(r)) {

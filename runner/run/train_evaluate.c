@@ -123,8 +123,9 @@ static void follow_evaluation(trainer *t, const eval_result *v, bool regular)
     t->length = "stop_patience";
     rd_info(r->log,
             "the training ends at step %" PRId64 ": %" PRId64
-            " evaluation%s in a row were not better than %s %.6g (stop_patience)",
-            at->step, at->patience.wait, RD_S(at->patience.wait), f.name, at->patience.best);
+            " evaluation%s not better than %s %.6g (stop_patience)",
+            at->step, at->patience.wait, at->patience.wait == 1 ? " was" : "s in a row were",
+            f.name, at->patience.best);
 }
 
 /* Evaluates the averages of the weights if there are any, else the weights. */

@@ -463,7 +463,8 @@ static int sweep_result(sweep *s)
         rd_info(s->log, "%d of %d runs failed%s", failed, s->list.n,
                 s->rounds.steps > 0 ? "" : "; the same command tries again, unless they diverged");
     if (left > 0)
-        rd_info(s->log, "%d of %d runs are left; the same command goes on", left, s->list.n);
+        rd_info(s->log, "%d of %d runs %s left; the same command goes on", left, s->list.n,
+                left == 1 ? "is" : "are");
     return left > 0 ? RD_ESTOP : first;
 }
 

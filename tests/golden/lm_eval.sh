@@ -39,7 +39,7 @@ while read -r kind a b c d; do
         [ "$a" != 7 ] || seven=$(values targets loss perplexity bits_per_byte)
         ;;
     choices)
-        expect "40 questions" 0 "answers are longer with their context" e 1 --set source_file_eval=questions.jsonl
+        expect "40 questions" 0 "answers are longer, with the context" e 1 --set source_file_eval=questions.jsonl
         expect "accuracies and loss of transformers" 0 "" equal 1e-6 "$(values choice_accuracy choice_accuracy_norm samples loss)" \
             "$a $b $c $d"
         one=$(values choice_accuracy choice_accuracy_norm samples loss perplexity)

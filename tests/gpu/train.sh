@@ -204,7 +204,7 @@ if [ "$emulated" -gt 0 ]; then
         env RD_EMULATED_CUBLAS=0 "$PROG" --config_file=toy.json --logdir=no_blas2 --max_steps=1 $cuda
     expect "no cuDNN: sentences do without" 0 "device: emulated GPU" env RD_EMULATED_CUDNN=0 "$PROG" --config_file=toy.json --logdir=no_dnn --max_steps=1
     expect "no cuDNN: images go to the processor" 0 "cuDNN is needed" env RD_EMULATED_CUDNN=0 "$PROG" --config_file=net.json --logdir=no_dnn2 --max_steps=1
-    expect "memory too small for the weights" 3 "the weights do not fit, whatever the batch_size" env RD_EMULATED_MEMORY=1000000 "$PROG" \
+    expect "memory too small for the weights" 3 "the weights cannot fit into the GPU's memory, whatever the batch_size" env RD_EMULATED_MEMORY=1000000 "$PROG" \
         --config_file=toy.json --logdir=tiny --max_steps=1 $cuda --set encoder_cell_units=256
     expect "memory too small" 3 "'batch_size' 16 is too much for the memory of the GPU" env RD_EMULATED_MEMORY=100000000 "$PROG" \
         --config_file=toy.json --logdir=small --max_steps=3 $cuda

@@ -128,7 +128,7 @@ static const struct text {
     {"one of two ranks",
      {{RD_NEAR_SAME, -1, 64, 64, 0, 0}, {RD_NEAR_BOUND, 0, 64, 32, 0, 0}},
      2,
-     "cores: 1 of 2 ranks are bound to those of their GPU's NUMA node (rank 1: node 0, 32 of 64 "
+     "cores: 1 of 2 ranks is bound to those of their GPU's NUMA node (rank 1: node 0, 32 of 64 "
      "cores)"},
     {"by the launcher",
      {{RD_NEAR_LAUNCHER, 0, 64, 64, 0, 0}, {RD_NEAR_LAUNCHER, 0, 64, 64, 0, 0}},

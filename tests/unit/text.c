@@ -200,7 +200,7 @@ static struct bad_row {
     {"a line that is too long to translate",
      "{" VOCABS ", " BUCKETS ", 'source_file_test': '@/a', 'max_infer_tokens': 4}",
      "a b c a\na b c a b\n", "", 18, RD_EDATA,
-     "/a:2: a line of 5 tokens, but 4 are the most to translate", RD_MODE_INFER, RD_SPLIT_TEST},
+     "/a:2: a line of 5 tokens, but the most to translate is 4", RD_MODE_INFER, RD_SPLIT_TEST},
     {"missing buckets", "{" VOCABS ", " FILES ", 'bucket_src': [50]}", "a\n", "x\n", 2, RD_EUSAGE,
      "missing key 'bucket_tgt'", 0, 0},
     {"an empty list of buckets", "{" VOCABS ", " FILES ", 'bucket_src': [], 'bucket_tgt': [50]}",

@@ -294,9 +294,9 @@ static void lm_report(const rd_lm *t)
                 rd_commas((double)h->n, c));
         if (t->choices.n_cut > 0)
             rd_warn(t->log,
-                    "%" PRId64 " of %" PRId64 " answers are longer with their context than "
+                    "%" PRId64 " of %" PRId64 " answers %s longer, with the context, than "
                     "seq_len + 1 = %" PRId64 " tokens; the beginning of each is left out",
-                    t->choices.n_cut, t->choices.n, t->T + 1);
+                    t->choices.n_cut, t->choices.n, t->choices.n_cut == 1 ? "is" : "are", t->T + 1);
         return;
     }
     if (!t->tokenizer || h->n_docs == 0) {
@@ -313,9 +313,9 @@ static void lm_report(const rd_lm *t)
                 rd_commas((double)h->n_examples, a));
     if (h->n_cut > 0)
         rd_warn(t->log,
-                "%" PRId64 " of %" PRId64 " examples are longer than seq_len + 1 = %" PRId64
+                "%" PRId64 " of %" PRId64 " examples %s longer than seq_len + 1 = %" PRId64
                 " tokens; the rest of each is left out",
-                h->n_cut, h->n_examples, t->T + 1);
+                h->n_cut, h->n_examples, h->n_cut == 1 ? "is" : "are", t->T + 1);
 }
 
 static rd_code lm_open(const rd_dataset_args *a, void **self, rd_status *st)

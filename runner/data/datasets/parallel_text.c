@@ -33,8 +33,9 @@ static rd_code check_lengths(const rd_parallel *t, int64_t lines_before, rd_stat
         const bool fed = lines_before > 0 || strcmp(t->files[0].at[file], "-") == 0 ||
                          strcmp(t->files[0].at[file], "/dev/null") == 0;
         return rd_fail(st, RD_EDATA,
-                       "%s:%" PRId64 ": a line of %" PRId64 " tokens, but %" PRId64
-                       " are the most to translate; split it, or raise max_infer_tokens",
+                       "%s:%" PRId64 ": a line of %" PRId64
+                       " tokens, but the most to translate is %" PRId64
+                       "; split it, or raise max_infer_tokens",
                        fed ? "standard input" : t->files[0].at[file], lines_before + line,
                        rd_side_length(side, i) - 2, t->max_infer_tokens);
     }

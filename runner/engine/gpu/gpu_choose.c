@@ -207,8 +207,8 @@ rd_code rd_gpu_choose(rd_device asked, bool allow_shared, bool compiled, const r
                        seat[without].why);
     if (with < n)
         return rd_fail(st, RD_EENV,
-                       "rank %d on '%s' %s (%s), while rank %d on '%s' has one: %d of %d ranks do; "
-                       "put all ranks where there are GPUs, or set \"device\": \"cpu\"",
+                       "rank %d on '%s' %s (%s), while rank %d on '%s' has one: %d of %d ranks "
+                       "with a GPU; put all ranks where there are GPUs, or set \"device\": \"cpu\"",
                        without, seat[without].host,
                        seat[without].n_visible ? "cannot use its GPU" : "has no GPU",
                        seat[without].why, has, seat[has].host, with, n);
