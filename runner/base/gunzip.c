@@ -199,8 +199,9 @@ static ssize_t layer_damaged(rd_gunzip *g, int k)
     if (!checksum) return gunzip_keep(g, g->code, "gzip decompression failed");
     if (l->member == 1)
         return gunzip_keep(g, g->code,
-                           "its %" PRIu64 " decompressed byte%s not match the checksum at its end",
-                           l->n, l->n == 1 ? " does" : "s do");
+                           "the checksum at its end does not match its %" PRIu64
+                           " decompressed byte%s",
+                           l->n, l->n == 1 ? "" : "s");
     return gunzip_keep(g, g->code,
                        "its decompressed bytes %" PRIu64 " to %" PRIu64 ", gzip member %" PRId64
                        ", do not match their checksum",

@@ -19,6 +19,12 @@ page() { # CASE COLUMN: a number of the table of launches
 }
 for case in toy g2p mnist_cnn en_de; do expect "$case: those of floors.md" 0 "" at_most "$(page $case 7)" 2 float32 $case; done
 expect "toy, mixed: those of floors.md" 0 "" at_most "$(page toy 8)" 2 mixed toy
+if [ "${CASES:-}" = all ]; then
+    expect "resnet50: those of floors.md" 0 "" at_most "$(page resnet50 7)" 2 float32 resnet50
+    expect "resnet50, mixed: those of floors.md" 0 "" at_most "$(page resnet50 8)" 2 mixed resnet50
+    for case in g2p nmt_one en_de; do expect "$case, mixed: those of floors.md" 0 "" at_most "$(page $case 8)" 2 mixed $case; done
+    expect "nmt_one: those of floors.md" 0 "" at_most "$(page nmt_one 7)" 2 float32 nmt_one
+fi
 logits() { # MEMORY: launches of a step whose logits take 7.8 MB
     MORE="--set bench_vocab=20000" RD_EMULATED_MEMORY=$1 DTYPE=mixed "$tree/tests/gpu/launches" toy | awk 'NR == 2 { print $7 }'
 }

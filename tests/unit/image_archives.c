@@ -342,8 +342,8 @@ static void test_flipped(void **state)
     (void)state;
     static const struct {
         const char *file, *dataset, *says;
-    } rows[] = {{"c-00.tar.gz", "webdataset", "flipped.tar': its "},
-                {"packed.tar.gz", "imagenet_tar", "flipped.tar': its "},
+    } rows[] = {{"c-00.tar.gz", "webdataset", "flipped.tar': the checksum at its end"},
+                {"packed.tar.gz", "imagenet_tar", "flipped.tar': the checksum at its end"},
                 {"inside.tar", "imagenet_tar", "flipped.tar!bee.tar.gz': its "}};
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
         char a[1024];
