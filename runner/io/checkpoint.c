@@ -198,12 +198,29 @@ static rd_code check_number(const json_t *object, const char *key, json_int_t lo
                    manifest_name, key, whole ? "whole " : "", low, most_progress);
 }
 
-/* Checks what a run needs to go on with another global batch, and the sums of its epoch. */
+/* Checks sums over steps. */
+static rd_code check_sums(const json_t *m, const char *key, rd_status *st)
+{
+    const json_t *sums = json_object_get(m, key), *classes = json_object_get(sums, "classes");
+    if (check_number(sums, "weight", 0, false, st) != RD_OK ||
+        check_number(sums, "targets", 0, false, st) != RD_OK ||
+        check_number(sums, "samples", 0, false, st) != RD_OK)
+        return st->code;
+    if (sums && !json_is_number(json_object_get(sums, "loss")))
+        return rd_fail(st, RD_ECKPT, "%s: the 'loss' of '%s' is not a number", manifest_name, key);
+    for (size_t i = 0; i < json_array_size(classes); i++) {
+        const double x = json_number_value(json_array_get(classes, i));
+        if (!(x >= 0.0 && x <= (double)most_progress))
+            return rd_fail(st, RD_ECKPT, "%s: a count of 'classes' is not in 0 .. %g",
+                           manifest_name, (double)most_progress);
+    }
+    return RD_OK;
+}
+
+/* Checks what a run needs to go on with another global batch, and the sums of its steps. */
 static rd_code check_position(const json_t *m, rd_status *st)
 {
     const json_t *parts = json_object_get(m, "parts"), *schedule = json_object_get(m, "schedule"),
-                 *sums = json_object_get(m, "epoch_sums"),
-                 *classes = json_object_get(sums, "classes"),
                  *from = json_object_get(schedule, "step"), *to = json_object_get(m, "step");
     for (size_t i = 0; i < json_array_size(parts); i++) {
         const json_t *part = json_array_get(parts, i);
@@ -219,22 +236,11 @@ static rd_code check_position(const json_t *m, rd_status *st)
         check_number(schedule, "samples", 0, true, st) != RD_OK ||
         check_number(schedule, "epoch", 0, false, st) != RD_OK ||
         check_number(schedule, "step_samples", 1, true, st) != RD_OK ||
-        check_number(sums, "weight", 0, false, st) != RD_OK ||
-        check_number(sums, "targets", 0, false, st) != RD_OK ||
-        check_number(sums, "samples", 0, false, st) != RD_OK)
+        check_sums(m, "epoch_sums", st) != RD_OK || check_sums(m, "summary_sums", st) != RD_OK)
         return st->code;
-    if (sums && !json_is_number(json_object_get(sums, "loss")))
-        return rd_fail(st, RD_ECKPT, "%s: the 'loss' of 'epoch_sums' is not a number",
-                       manifest_name);
     if (json_is_integer(to) && json_integer_value(from) > json_integer_value(to))
         return rd_fail(st, RD_ECKPT, "%s: the schedule's 'step' is later than the checkpoint's",
                        manifest_name);
-    for (size_t i = 0; i < json_array_size(classes); i++) {
-        const double x = json_number_value(json_array_get(classes, i));
-        if (!(x >= 0.0 && x <= (double)most_progress))
-            return rd_fail(st, RD_ECKPT, "%s: a count of 'classes' is not in 0 .. %g",
-                           manifest_name, (double)most_progress);
-    }
     return RD_OK;
 }
 

@@ -383,19 +383,20 @@ static bool take_parts(run_progress *p, const json_t *m)
     return true;
 }
 
-/* Reads the sums of the epoch. A checkpoint of an earlier program has none. */
-static void take_sums(run_progress *p, const json_t *m)
+/* Reads sums of steps. Returns false if there are none, as in a checkpoint of an earlier program. */
+static bool take_sums(run_sums *s, const json_t *sums)
 {
-    const json_t *sums = json_object_get(m, "epoch_sums"),
-                 *classes = json_object_get(sums, "classes");
-    p->has_sums = json_is_object(sums) && json_array_size(classes) == STEP_CLASS_COUNTS;
-    if (!p->has_sums) return;
-    p->sums.loss = json_number_value(json_object_get(sums, "loss"));
-    p->sums.weight = json_number_value(json_object_get(sums, "weight"));
-    p->sums.targets = json_number_value(json_object_get(sums, "targets"));
-    p->sums.samples = json_number_value(json_object_get(sums, "samples"));
+    const json_t *classes = json_object_get(sums, "classes");
+    if (!json_is_object(sums) || json_array_size(classes) != STEP_CLASS_COUNTS) return false;
+    s->loss = json_number_value(json_object_get(sums, "loss"));
+    s->weight = json_number_value(json_object_get(sums, "weight"));
+    s->targets = json_number_value(json_object_get(sums, "targets"));
+    s->samples = json_number_value(json_object_get(sums, "samples"));
+    s->nll = json_number_value(json_object_get(sums, "nll"));
+    s->nll_targets = json_number_value(json_object_get(sums, "nll_targets"));
     for (size_t i = 0; i < STEP_CLASS_COUNTS; i++)
-        p->sums.classes[i] = json_number_value(json_array_get(classes, i));
+        s->classes[i] = json_number_value(json_array_get(classes, i));
+    return true;
 }
 
 /* Reads the origin of the schedule, and counts the samples of all steps. A checkpoint of an earlier
@@ -493,7 +494,8 @@ static void take_progress(rd_run *r, const rd_ckpt *c)
     keep_best_take(&r->progress, json_object_get(m, "top"));
     if (!r->train_data) return;
     const bool few = take_parts(&r->progress, m);
-    take_sums(&r->progress, m);
+    r->progress.has_sums = take_sums(&r->progress.sums, json_object_get(m, "epoch_sums"));
+    (void)take_sums(&r->progress.summary, json_object_get(m, "summary_sums"));
     take_origin(r, m);
     r->progress.all_samples = meta_int(m, "all_samples", r->progress.seen);
     keep_series(r, m);

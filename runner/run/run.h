@@ -153,10 +153,11 @@ int rd_training_groups_add(const rd_option_group *out[RD_MAX_GROUPS], int n);
  * there are. */
 int rd_training_groups(const rd_option_group *out[RD_MAX_GROUPS]);
 
-/* Sums over the steps of an epoch, of all ranks. Checkpoints hold them, so there are no times:
- * checkpoints of the same run have the same bytes. */
+/* Sums over steps, of all ranks. Checkpoints hold them, so there are no times: checkpoints of the
+ * same run have the same bytes. */
 typedef struct run_sums {
     double loss, weight, targets, samples;
+    double nll, nll_targets; /* of the steps with a finite loss */
     double classes[STEP_CLASS_COUNTS];
 } run_sums;
 
@@ -234,6 +235,7 @@ typedef struct run_progress {
     bool moved;
     run_sums sums;       /* since the epoch began */
     bool has_sums;       /* the sums include the epoch's first batch */
+    run_sums summary;    /* since the last record, for its means */
     double best;         /* best evaluation figure so far */
     int64_t best_step;   /* step of `best`; -1: none */
     int64_t best_before; /* step of the best file that `best` replaced; -1: none */

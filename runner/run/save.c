@@ -40,7 +40,17 @@ static json_t *describe_part(const rd_order_part *p)
     return o;
 }
 
-/* Adds what a later start needs to go on with another global batch. */
+static json_t *describe_sums(const run_sums *s)
+{
+    json_t *classes = json_array();
+    for (int i = 0; i < STEP_CLASS_COUNTS; i++)
+        (void)json_array_append_new(classes, json_real(s->classes[i]));
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "loss", s->loss, "weight", s->weight,
+                     "targets", s->targets, "samples", s->samples, "nll", s->nll, "nll_targets",
+                     s->nll_targets, "classes", classes);
+}
+
+/* Adds what a later start needs to go on with another global batch, and the sums of the steps. */
 static void describe_position(const rd_run *r, json_t *m)
 {
     const run_progress *p = &r->progress;
@@ -55,14 +65,9 @@ static void describe_position(const rd_run *r, json_t *m)
                                         "samples", (json_int_t)p->origin.samples, "epoch",
                                         p->origin.epoch, "step_samples",
                                         (json_int_t)save_step_samples(r)));
-    if (!p->has_sums) return;
-    json_t *classes = json_array();
-    for (int i = 0; i < STEP_CLASS_COUNTS; i++)
-        (void)json_array_append_new(classes, json_real(p->sums.classes[i]));
-    (void)json_object_set_new(m, "epoch_sums",
-                              json_pack("{s:f, s:f, s:f, s:f, s:o}", "loss", p->sums.loss, "weight",
-                                        p->sums.weight, "targets", p->sums.targets, "samples",
-                                        p->sums.samples, "classes", classes));
+    if (p->has_sums) (void)json_object_set_new(m, "epoch_sums", describe_sums(&p->sums));
+    if (p->summary.samples > 0.0)
+        (void)json_object_set_new(m, "summary_sums", describe_sums(&p->summary));
 }
 
 /* Adds the state of early stopping, and the evaluation of this step. */

@@ -356,6 +356,7 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
         r->started_ns = 0;
     }
     const double seconds = (double)(rd_now_ns() - begin_ns) * 1e-9;
+    train_sums_add(&r->progress.summary, &sum);
     train_window_add(&t->since_record, &sum, seconds);
     train_window_add(&t->since_epoch, &sum, seconds);
     if (r->config.check_replicas_every > 0 && step % r->config.check_replicas_every == 0)
@@ -369,6 +370,7 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
         t->mine = (times_window){0};
     }
     if (root) train_record(t, &sum, &stats, lr, due);
+    if (due) r->progress.summary = (run_sums){0};
     count_step(t, &sum, &stats, scale);
     RD_TRY(check_divergence(t, &sum, st));
     train_end_step_of_epoch(t, &sum, done_before);

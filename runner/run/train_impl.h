@@ -7,11 +7,9 @@
 #include "stepper.h"
 #include "times.h"
 
-/* Sums over steps. */
+/* Sums over steps of this start, for speeds. */
 typedef struct train_window {
-    double seconds, input_s, loss, weight, nll, targets, correct, src, tgt, samples;
-    double nll_targets; /* of the steps that nll counts: those with a finite loss */
-    double classes[STEP_CLASS_COUNTS];
+    double seconds, input_s, src, tgt, samples;
     double retries; /* reads that were tried again */
     double flops;   /* of the model */
     int64_t steps;
@@ -86,7 +84,8 @@ rd_schedule_point train_point(const trainer *t);
 double train_rate(const trainer *t);
 /* Returns the number of epochs done. */
 int64_t train_epochs_done(const trainer *t);
-/* Adds a step to a window. */
+/* Adds a step to sums; to a window. */
+void train_sums_add(run_sums *s, const step_sums *step);
 void train_window_add(train_window *w, const step_sums *sum, double seconds);
 /* Adds the sums of a step to those of its epoch, and reports the end of the epoch. The batches of a
  * step that belong to the epoch after it are counted there. done_before: epochs done before the

@@ -45,14 +45,18 @@ void train_window_add(train_window *w, const step_sums *sum, double seconds)
     w->samples += sum->samples;
     w->retries += sum->retries;
     w->flops += sum->flops;
-    w->targets += sum->targets;
-    w->correct += sum->correct;
-    for (int i = 0; i < STEP_CLASS_COUNTS; i++) w->classes[i] += sum->classes[i];
-    if (!isfinite(sum->loss)) return;
-    w->loss += sum->loss;
-    w->weight += sum->weight;
-    w->nll += sum->nll;
-    w->nll_targets += sum->targets;
+}
+
+void train_sums_add(run_sums *s, const step_sums *step)
+{
+    s->samples += step->samples;
+    s->targets += step->targets;
+    for (int i = 0; i < STEP_CLASS_COUNTS; i++) s->classes[i] += step->classes[i];
+    if (!isfinite(step->loss)) return;
+    s->loss += step->loss;
+    s->weight += step->weight;
+    s->nll += step->nll;
+    s->nll_targets += step->targets;
 }
 
 static double ratio(double a, double b)
@@ -61,10 +65,10 @@ static double ratio(double a, double b)
 }
 
 /* Fills the figures of class metrics. */
-static void fill_classes(const rd_run *r, const step_sums *sum, const train_window *w,
-                         step_record *s)
+static void fill_classes(const rd_run *r, const step_sums *sum, step_record *s)
 {
     int64_t at[STEP_CLASS_COUNTS];
+    const run_sums *w = &r->progress.summary;
     class_counts k = class_counts_of_sums(sum->classes, sum->targets, r->spec.n_classes, at);
     s->n_figures = class_figures(&k, s->figure);
     k = class_counts_of_sums(w->classes, w->targets, r->spec.n_classes, at);
@@ -77,13 +81,14 @@ static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_s
 {
     const rd_run *r = t->run;
     const train_window *w = &t->since_record;
+    const run_sums *means = &r->progress.summary;
     const double wall = w->seconds > 0.0 ? w->seconds : 1e-9;
     *s = (step_record){.step = r->progress.step,
                        .epoch = r->progress.epoch,
                        .epoch_part = stepper_epoch_share(&t->stepper),
                        .loss = ratio(sum->loss, sum->weight),
-                       .loss_mean = ratio(w->loss, w->weight),
-                       .nll_mean = ratio(w->nll, w->nll_targets),
+                       .loss_mean = ratio(means->loss, means->weight),
+                       .nll_mean = ratio(means->nll, means->nll_targets),
                        .nll_per_token = ratio(sum->nll, sum->targets),
                        /* steps of other ranks may be longer than those of rank 0 */
                        .input_wait = fmin(1.0, w->input_s / (wall * r->world->size)),
@@ -111,21 +116,11 @@ static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_s
     s->eta_s = s->step_s * (double)(t->last_step - r->progress.step);
     if (signals_left_s() < s->eta_s) s->eta_s = signals_left_s();
     if (run_is_image(r)) {
-        fill_classes(r, sum, w, s);
+        fill_classes(r, sum, s);
     } else {
         s->figure[0] = (rd_figure){"accuracy", ratio(sum->correct, sum->targets), true};
         s->n_figures = 1;
     }
-}
-
-static void add_sums(run_sums *s, const step_sums *step)
-{
-    s->samples += step->samples;
-    s->targets += step->targets;
-    for (int i = 0; i < STEP_CLASS_COUNTS; i++) s->classes[i] += step->classes[i];
-    if (!isfinite(step->loss)) return;
-    s->loss += step->loss;
-    s->weight += step->weight;
 }
 
 /* Reports the end of an epoch. done_before: epochs done before the step. */
@@ -172,7 +167,7 @@ void train_end_step_of_epoch(trainer *t, const step_sums *sum, int64_t done_befo
     const step_sums *before = &t->stepper.before;
     const bool apart = t->stepper.crossed && train_epochs_done(t) == done_before + 1;
     step_sums rest = *sum;
-    add_sums(s, apart ? before : sum);
+    train_sums_add(s, apart ? before : sum);
     report_epoch(t, done_before);
     if (!apart) return;
     rest.samples -= before->samples;
@@ -180,7 +175,8 @@ void train_end_step_of_epoch(trainer *t, const step_sums *sum, int64_t done_befo
     for (int i = 0; i < STEP_CLASS_COUNTS; i++) rest.classes[i] -= before->classes[i];
     rest.loss -= before->loss;
     rest.weight -= before->weight;
-    add_sums(s, &rest);
+    rest.nll -= before->nll;
+    train_sums_add(s, &rest);
 }
 
 void train_record(trainer *t, const step_sums *sum, const rd_optim_stats *stats, double lr,

@@ -61,12 +61,12 @@ same_run() {
     done
     return $status
 }
-c() { # folder, arguments: 13 steps, 5 an epoch; evaluations and checkpoints after 4, 8 and 12, and an evaluation at the end
+c() { # folder, arguments: 13 steps, 5 an epoch and a record; evaluations and checkpoints after 4, 8 and 12, and one at the end
     local run=("$PROG")
     # shellcheck disable=SC2206 # $MPIRUN is several words
     [ "$np" -eq 1 ] || run=($MPIRUN -np "$np" "$PROG")
     # shellcheck disable=SC2086 # $set is several words
-    timeout 100 "${run[@]}" --config_file="$config" --mode=train_eval --max_steps=13 --summary_frequency=1 \
+    timeout 100 "${run[@]}" --config_file="$config" --mode=train_eval --max_steps=13 --summary_frequency=5 \
         --set record_sample_ids=true --set checkpoint_keep=0 --set checkpoint_steps=4 $set --logdir "$@" > said.txt 2>&1
 }
 # chain NAME "KIND:STEP:PHASE:N ...": starts of the run, each with one fault, which ends it; then one without
@@ -91,7 +91,7 @@ np=1 config=tf.json set="--set eval_bleu=false --set checkpoint_keep_best=2"
 whole "two best"
 expect "two best: 13 and 12" 0 "^best-13.npz top-12.npz\$" sh -c "cd whole && echo best-* top-*"
 # Stops before an evaluation, in it, and before the one that only the end causes; a kill before the last save.
-chain "two best" "int:3:update:1 int:4:evaluate:1 int:12:update:1 kill:13:save:1"
+chain "two best" "int:3:update:1 int:4:evaluate:1 int:12:update:1 int:13:update:1 kill:13:save:1"
 # As after a kill between a new best file and the new name of the one before.
 rm run/model-13.npz && mv run/top-12.npz run/best-12.npz && echo model-12.npz > run/checkpoint
 expect "an old best file" 0 "" c run
