@@ -306,6 +306,17 @@ static int next_run(const sweep *s, const bool *tried, int *held)
     return -1;
 }
 
+/* Has a run that stopped reached the step of the round? A stop request may have come before its
+ * evaluation. The next start makes that. */
+static bool reached_round(const sweep *s, const sweep_run *r)
+{
+    if (s->limit <= 0 || rd_ckpt_newest_step(r->folder) < s->limit) return false;
+    json_t *manifest = runs_manifest(r->folder);
+    const bool due = json_is_true(json_object_get(manifest, "eval_due"));
+    json_decref(manifest);
+    return !due;
+}
+
 /* Records the end of a run. */
 static rd_code end_run(sweep *s, sweep_lane *lane, int status, rd_status *st)
 {
@@ -314,8 +325,7 @@ static rd_code end_run(sweep *s, sweep_lane *lane, int status, rd_status *st)
     rd_strbuf text = {0};
     lane->busy = -1;
     r->code = status;
-    const bool waits = status == RD_ESTOP && s->limit > 0 &&
-                       rd_ckpt_newest_step(r->folder) >= s->limit;
+    const bool waits = status == RD_ESTOP && reached_round(s, r);
     if (waits) r->paused = s->limit;
     sweep_describe(r, waits, seconds, &text);
     if (waits) r->code = -1;

@@ -113,6 +113,11 @@ expect "halving, killed" 0 "again 0" killed half2 0.9 9 "${half[@]}"
 expect "the same winner, the same bytes" 0 "" cmp "half/$best" "half2/$best"
 expect "no run went further than in the whole one" 0 "" eval \
     'diff <(cd half && ls -d */model-?0.npz) <(cd half2 && ls -d */model-?0.npz)'
+# Each run gets a stop request right before the evaluation that the round compares.
+few=(--sweep 'learning_rate=0.01,0.003' --max_steps=20 --sweep_halving=10)
+expect "halving, stopped before an evaluation" 75 "" eval 'export RD_FAULT=int:0:9:update; sweep half3 "${few[@]}"'
+expect "goes on" 0 '^round 1, step 10: the best 1 of 2 go on' sweep half3 "${few[@]}"
+expect "to the end" 0 '^half3/learning_rate=0.01/model-20.npz$' eval 'ls half3/*/model-20.npz'
 
 # ---- ranks ----
 expect "two ranks for each run" 0 '^\[2/2\] ' sweep np --sweep seed=1,2 --sweep_ranks=2 --max_steps=5 --set batch_size=8
