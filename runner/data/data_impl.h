@@ -86,6 +86,22 @@ typedef struct rd_text_files {
 rd_code rd_text_files_new(const rd_paths *names, rd_text_files *out, rd_status *st);
 void rd_text_files_release(rd_text_files *f);
 
+/* Fails as reading them would if one of the files does not exist. Reads nothing of a file that
+ * does, which may be a pipe. */
+rd_code rd_text_files_exist(const rd_text_files *f, rd_status *st);
+
+/* Fails if a log folder, which should have a vocabulary or a tokenizer, does not exist. NULL: none
+ * is named, and nothing happens. */
+rd_code rd_text_no_logdir(const char *logdir, rd_status *st);
+
+/* The file of LOGDIR/text that text_store.c writes last for parallel texts, and that of
+ * lm_tokenizer.c for language models. */
+extern const char rd_text_record[], rd_tokenizer_record[];
+
+/* Fails if a log folder with checkpoints has this record, since what it keeps in LOGDIR/text
+ * belongs to another kind of model and would be overwritten. */
+rd_code rd_text_of_other(const char *logdir, const char *record, rd_status *st);
+
 /* Returns the bytes of all files; -1: one of them is compressed, or no regular file. */
 int64_t rd_text_files_bytes(const rd_text_files *f);
 /* Returns the sum of the sizes of the files as they are stored: compressed, and for a member its

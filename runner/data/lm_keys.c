@@ -83,8 +83,26 @@ static rd_code lm_files(const rd_lm_config *c, const rd_dataset_args *a, rd_spli
                            rd_config_where(a->config, file_key[split]), file_key[split]);
     if (rd_text_files_new(f, out, st) != RD_OK) {
         if (split != RD_SPLIT_TEST) rd_docs_fetcher(f->at[0], st);
-        rd_status_prefix(st, "%s", file_key[split]);
+        rd_status_prefix(st, "%s",
+                         strcmp(rd_config_where(a->config, file_key[split]), "--input")
+                             ? file_key[split]
+                             : "--input");
     }
+    return st->code;
+}
+
+/* Looks for the evaluation text before a long training text is read and made into a tokenizer. */
+static rd_code lm_check_eval_files(const rd_text_files *train, const rd_lm_config *c,
+                                   const rd_dataset_args *a, rd_status *st)
+{
+    rd_text_files f = {0};
+    if (a->split != RD_SPLIT_TRAIN || a->mode != RD_MODE_TRAIN_EVAL) return RD_OK;
+    if (rd_text_files_exist(train, st) != RD_OK) rd_docs_fetcher(train->at[0], st);
+    RD_TRY(st->code);
+    RD_TRY(lm_files(c, a, RD_SPLIT_EVAL, &f, st));
+    if (rd_text_files_exist(&f, st) != RD_OK) rd_docs_fetcher(f.at[0], st);
+done:
+    rd_text_files_release(&f);
     return st->code;
 }
 
@@ -141,6 +159,7 @@ rd_code rd_lm_config_read(rd_lm *t, rd_lm_config *c, const rd_dataset_args *a, b
         return RD_OK;
     }
     RD_TRY(lm_files(c, a, a->split, &t->files, st));
+    RD_TRY(lm_check_eval_files(&t->files, c, a, st));
     RD_TRY(lm_are_tokens(&t->files, tokens, st));
     (void)rd_text_files_name(&t->files, t->file_name);
     if (t->prompts && (rd_lm_fed(t) || strcmp(t->files.at[0], "-") == 0))

@@ -36,7 +36,7 @@ static rd_code made_read(const char *dir, json_t **out, rd_status *st)
     size_t n = 0;
     bool there = false;
     *out = NULL;
-    made_path(dir, "tokenizer.made.json", path);
+    made_path(dir, rd_tokenizer_record, path);
     RD_TRY(rd_path_there(path, &there, st));
     if (!there) return RD_OK;
     RD_TRY(rd_file_read_limited(path, RD_EDATA, (size_t)1 << 20, "a tokenizer.made.json", &text, &n,
@@ -60,12 +60,12 @@ rd_code rd_tokenizer_kept(const char *logdir, const char *weights, bool *kept, r
     char dir[PATH_BYTES], path[PATH_BYTES];
     *kept = false;
     if (logdir && logdir[0]) {
-        made_path(logdir, "tokenizer.made.json", path);
+        made_path(logdir, rd_tokenizer_record, path);
         RD_TRY(rd_path_there(path, kept, st));
     }
     if (!*kept && weights) {
         rd_text_folder_of(weights, dir, sizeof dir);
-        made_path(dir, "tokenizer.made.json", path);
+        made_path(dir, rd_tokenizer_record, path);
         RD_TRY(rd_path_there(path, kept, st));
     }
 done:
@@ -80,15 +80,17 @@ static rd_code made_keep(const char *dir, const char *scheme, const char *from, 
     rd_subword *s = NULL;
     made_path(dir, "", path);
     RD_TRY(rd_mkdirs(path, st));
-    made_path(dir, "tokenizer.made.json", path);
-    if (unlink(path) != 0 && errno != ENOENT)
-        return rd_fail(st, RD_EENV, "cannot remove '%s': %s", path, strerror(errno));
+    for (int i = 0; i < 2; i++) { /* no record names the old model from here on */
+        made_path(dir, i ? rd_text_record : rd_tokenizer_record, path);
+        if (unlink(path) != 0 && errno != ENOENT)
+            return rd_fail(st, RD_EENV, "cannot remove '%s': %s", path, strerror(errno));
+    }
     RD_TRY(rd_subword_open(scheme, from, &s, st));
     made_path(dir, "subword.model", path);
     RD_TRY(rd_subword_write(s, path, st));
     text = json_dumps(rules, JSON_INDENT(2));
     if (!text) return rd_fail(st, RD_EENV, "out of memory for a tokenizer");
-    made_path(dir, "tokenizer.made.json", path);
+    made_path(dir, rd_tokenizer_record, path);
     RD_TRY(rd_file_write_atomic(path, text, strlen(text), st));
 done:
     free(text);
@@ -215,6 +217,7 @@ static rd_code made_root(const rd_tokenizer_args *a, char scheme[32], char path[
             RD_TRY(made_keep(a->logdir, scheme, path, was, st));
         goto done;
     }
+    if (a->saves) RD_TRY(rd_text_of_other(a->logdir, rd_text_record, st));
     json_decref(was);
     was = made_rules(a);
     if (a->model) {
@@ -223,6 +226,7 @@ static rd_code made_root(const rd_tokenizer_args *a, char scheme[32], char path[
         *own = true;
         RD_TRY(made_train(a, path, st));
     } else {
+        RD_TRY(rd_text_no_logdir(a->logdir, st));
         (void)rd_fail(
             st, RD_EUSAGE,
             "missing key 'subword_model', and %s%s has no tokenizer; name the --logdir of "

@@ -75,7 +75,9 @@ typedef struct rd_parallel {
 } rd_parallel;
 
 extern const char *const rd_parallel_file_key[3][2]; /* [rd_split][side] keys of the files */
-extern const char *const rd_parallel_side[2];        /* "source", "target" */
+/* Returns what the user named a side by: its key, or the flag --input. */
+const char *rd_parallel_named(const rd_dataset_args *a, int side);
+extern const char *const rd_parallel_side[2]; /* "source", "target" */
 
 /* ---- keys (parallel_keys.c) ---- */
 

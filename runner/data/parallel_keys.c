@@ -152,6 +152,36 @@ static rd_code read_vocab_keys(rd_parallel *t, const rd_dataset_args *a, rd_stat
     return RD_OK;
 }
 
+/* Looks for the evaluation text before a long training text is read and made into vocabularies. */
+static rd_code check_eval_files(const rd_parallel *t, const rd_dataset_args *a, rd_status *st)
+{
+    if (a->split != RD_SPLIT_TRAIN || a->mode != RD_MODE_TRAIN_EVAL) return RD_OK;
+    for (int s = 0; s < 2; s++) {
+        if (rd_text_files_exist(&t->files[s], st) == RD_OK) continue;
+        rd_status_no_file(st, rd_text_fetcher);
+        rd_status_prefix(st, "%s", rd_parallel_named(a, s));
+        return st->code;
+    }
+    for (int s = 0; s < 2; s++) {
+        rd_text_files f = {0};
+        if (rd_text_files_new(&t->c.file[RD_SPLIT_EVAL][s], &f, st) != RD_OK ||
+            rd_text_files_exist(&f, st) != RD_OK) {
+            rd_status_no_file(st, rd_text_fetcher);
+            rd_status_prefix(st, "%s", rd_parallel_file_key[RD_SPLIT_EVAL][s]);
+        }
+        rd_text_files_release(&f);
+        RD_TRY(st->code);
+    }
+done:
+    return st->code;
+}
+
+const char *rd_parallel_named(const rd_dataset_args *a, int side)
+{
+    const char *key = rd_parallel_file_key[a->split][side];
+    return strcmp(rd_config_where(a->config, key), "--input") == 0 ? "--input" : key;
+}
+
 rd_code rd_parallel_config_read(rd_parallel *t, const rd_dataset_args *a, rd_status *st)
 {
     RD_TRY(rd_config_read(a->config, &rd_group_parallel_text, a->mode, &t->c, st));
@@ -183,12 +213,13 @@ rd_code rd_parallel_config_read(rd_parallel *t, const rd_dataset_args *a, rd_sta
                                "%s: '%s' cannot be standard input; only the text to translate can",
                                rd_config_where(a->config, key), key);
         if (rd_text_files_new(f, &t->files[s], st) != RD_OK) {
-            rd_status_no_file(st, rd_text_fetcher);
-            rd_status_prefix(st, "%s", key);
+            if (!t->no_target) rd_status_no_file(st, rd_text_fetcher);
+            rd_status_prefix(st, "%s", rd_parallel_named(a, s));
         }
         RD_TRY(st->code);
         (void)rd_text_files_name(&t->files[s], t->file_name[s]);
     }
+    RD_TRY(check_eval_files(t, a, st));
     RD_TRY(rd_parallel_limits(t, a, st));
 done:
     return st->code;

@@ -124,7 +124,7 @@ static rd_code read_side(rd_parallel *t, const rd_dataset_args *a, int s, bool a
     else if (rd_lines_new_list((const char *const *)t->files[s].at, t->files[s].n, o, &l, st) !=
              RD_OK) {
         if (!t->no_target) rd_status_no_file(st, rd_text_fetcher);
-        rd_status_prefix(st, "%s", rd_parallel_file_key[a->split][s]);
+        rd_status_prefix(st, "%s", rd_parallel_named(a, s));
     }
     RD_TRY(st->code);
     RD_TRY(rd_side_read(&t->side[s], l, &sa, st));

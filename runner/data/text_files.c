@@ -1,5 +1,7 @@
 /* text_files.c -- the files of one side of a text: names, lists of names, and patterns. */
 #include "data_impl.h"
+#include "rd/checkpoint.h"
+#include "rd/file.h"
 #include "rd/gunzip.h"
 #include "rd/strbuf.h"
 #include <stdio.h>
@@ -82,6 +84,48 @@ rd_code rd_text_files_new(const rd_paths *names, rd_text_files *out, rd_status *
 {
     *out = (rd_text_files){0};
     for (int i = 0; i < names->n; i++) RD_TRY(files_expand(out, names->at[i], st));
+done:
+    return st->code;
+}
+
+rd_code rd_text_files_exist(const rd_text_files *f, rd_status *st)
+{
+    for (int i = 0; i < f->n; i++) {
+        rd_lines *l = NULL;
+        if (files_there(f->at[i]) || files_archive_there(f->at[i])) continue;
+        (void)rd_lines_new(f->at[i], (rd_lines_opts){0}, &l, st);
+        rd_lines_free(l);
+        RD_TRY(st->code);
+    }
+done:
+    return st->code;
+}
+
+rd_code rd_text_no_logdir(const char *logdir, rd_status *st)
+{
+    bool there = true;
+    if (logdir && rd_path_there(logdir, &there, st) == RD_OK && !there)
+        rd_fail(st, RD_EUSAGE,
+                "there is no log folder '%.600s'; name the --logdir of the training (--mode=runs "
+                "lists log folders)",
+                logdir);
+    return st->code;
+}
+
+const char rd_text_record[] = "text.json", rd_tokenizer_record[] = "tokenizer.made.json";
+
+rd_code rd_text_of_other(const char *logdir, const char *record, rd_status *st)
+{
+    char path[4300];
+    bool there = false;
+    (void)snprintf(path, sizeof path, "%.4200s/text/%s", logdir, record);
+    RD_TRY(rd_path_there(path, &there, st));
+    if (there && rd_ckpt_newest_step(logdir) >= 0)
+        rd_fail(
+            st, RD_EUSAGE,
+            "the checkpoints in '%.600s' are those of a %s model, which needs what '%.600s/text' "
+            "keeps; go on with its config, or start anew in another --logdir",
+            logdir, record == rd_text_record ? "translation" : "language", logdir);
 done:
     return st->code;
 }

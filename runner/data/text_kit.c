@@ -407,10 +407,13 @@ done:
 
 static rd_code kit_missing(const rd_text_kit_args *a, rd_status *st)
 {
+    RD_TRY(rd_text_no_logdir(a->logdir, st));
     return rd_fail(st, RD_EUSAGE,
                    "missing key 'src_vocab_file', and %s%s has no vocabularies; name the --logdir "
                    "of the training, or give 'src_vocab_file' and 'tgt_vocab_file'",
                    a->logdir ? a->logdir : "no log folder is named that", a->logdir ? "/text" : "");
+done:
+    return st->code;
 }
 
 /* Makes the kit anew where rules or text have changed. *make: it must be made. */
@@ -484,6 +487,7 @@ static rd_code kit_root(const rd_text_kit_args *a, rd_store_bytes *b, rd_status 
         if (found) goto done;
         if (!a->makes) return kit_missing(a, st);
     }
+    if (a->logdir) RD_TRY(rd_text_of_other(a->logdir, rd_tokenizer_record, st));
     RD_TRY(kit_make(a, b, st));
 done:
     json_decref(o);

@@ -81,7 +81,7 @@ rd_code rd_store_read(const char *dir, json_t **out, rd_status *st)
     size_t n = 0;
     bool there = false;
     *out = NULL;
-    rd_store_path(dir, "text.json", path);
+    rd_store_path(dir, rd_text_record, path);
     RD_TRY(rd_path_there(path, &there, st));
     if (!there) return RD_OK;
     RD_TRY(rd_file_read_limited(path, RD_EDATA, (size_t)1 << 20, "a text.json", &text, &n, st));
@@ -152,7 +152,8 @@ static rd_code store_put(const char *dir, const char *file, const rd_strbuf *b, 
 rd_code rd_store_begin(const char *dir, rd_status *st)
 {
     /* First text.json, which would no longer tell the truth. */
-    const char *const old[] = {"text.json",
+    const char *const old[] = {rd_text_record,
+                               rd_tokenizer_record,
                                part_file[RD_STORE_MODEL],
                                part_file[RD_STORE_SOURCE],
                                part_file[RD_STORE_TARGET],
@@ -188,7 +189,7 @@ rd_code rd_store_write(const char *dir, const rd_store_bytes *b, json_t *rules_s
                           hashes, "inherited", (int)inherited);
     text = o ? json_dumps(o, JSON_INDENT(2)) : NULL;
     if (st->code == RD_OK && !text) (void)rd_store_no_memory(st);
-    rd_store_path(dir, "text.json", path);
+    rd_store_path(dir, rd_text_record, path);
     if (st->code == RD_OK) (void)rd_file_write_atomic(path, text, strlen(text), st);
     free(text);
     json_decref(o);

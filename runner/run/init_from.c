@@ -21,7 +21,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { SHOWN = 20 };
+enum { SHOWN = 6 };
 
 rd_code init_check_keys(const rd_run *r, rd_status *st)
 {
