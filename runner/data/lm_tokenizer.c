@@ -102,6 +102,7 @@ done:
 
 typedef struct made_text {
     rd_docs *docs;
+    const rd_text_files *files;
     rd_progress progress;
     int64_t n; /* number of documents so far */
 } made_text;
@@ -113,7 +114,11 @@ static rd_code made_next(void *ctx, const char **line, size_t *n, rd_status *st)
     bool more;
     *line = NULL;
     if (rd_docs_next(t->docs, &p, &more, st) != RD_OK || !more) {
+        char name[RD_FILES_NAME];
         rd_progress_end(&t->progress);
+        if (st->code == RD_OK && rd_docs_bytes(t->docs) == 0)
+            rd_fail(st, RD_EDATA, "%s is empty; a tokenizer needs text to learn from",
+                    rd_text_files_name(t->files, name));
         return st->code;
     }
     t->n += p.ends;
@@ -127,7 +132,7 @@ static rd_code made_train(const rd_tokenizer_args *a, char path[PATH_BYTES], rd_
 {
     const char *tmp = getenv("TMPDIR");
     const int64_t begin_ns = rd_now_ns();
-    made_text text = {0};
+    made_text text = {.files = a->files};
     char size[32];
     const bool bpe = strcmp(a->scheme, "byte_bpe") == 0, all = strcmp(a->scheme, "char") == 0;
     const rd_subword_training how = {

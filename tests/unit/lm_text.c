@@ -266,7 +266,7 @@ static struct bad_row {
     {"no text", "{'subword': 'char'}", "missing key 'source_file'", RD_EUSAGE},
     {"a missing file", "{'source_file': '@/none', 'subword': 'char'}", "none", RD_EDATA},
     {"an empty file", "{'source_file': '@/empty', 'subword': 'byte_bpe', 'subword_size': 300}",
-     "has 0 tokens; a sample needs at least two", RD_EDATA},
+     "empty' is empty; a tokenizer needs text to learn from", RD_EDATA},
     {"invalid UTF-8", "{'source_file': '@/latin', 'subword': 'byte_bpe', 'subword_size': 300}",
      "latin:1:3", RD_EDATA},
     {"a long line", "{'source_file': '@/fine', 'subword': 'char', 'max_line_bytes': 3}", "fine",

@@ -355,7 +355,9 @@ static rd_code char_train(const rd_subword_lines *lines, const rd_subword_traini
     for (int64_t i = 0; i < n; i++) code[i] = c[i].code;
     qsort(code, (size_t)n, sizeof *code, by_code);
     if (n == 0)
-        RD_TRY(rd_fail(st, RD_EDATA, "the text has no character that occurs %" PRId64 " time%s",
+        RD_TRY(rd_fail(st, RD_EDATA,
+                       "the text is empty, or none of its characters occurs %" PRId64
+                       " time%s; give text to learn from",
                        least, RD_S(least)));
     put_codes(code, n, true, model);
     if (t->log) rd_info(t->log, "characters: %" PRId64 " of %" PRId64 " different ones", n, found);
