@@ -11,6 +11,7 @@
  *     error
  *     with the reason. Values of the flag that are harmless (mostly its defaults) are accepted. */
 #include "cli_impl.h"
+#include "help_impl.h"
 #include "config_impl.h"
 
 #include <errno.h>
@@ -306,24 +307,21 @@ const char *rd_cli_bench_value(const rd_cli *c, const char *flag)
 
 void rd_bench_flags_help(const char *indent, FILE *out)
 {
-    enum { WIDTH = 98 };
+    enum { WIDTH = 78 };
     int column = 0, more = 0;
-    fprintf(
-        out,
-        "%s--mode=bench also takes flags of tf_cnn_benchmarks and of Horovod's synthetic\n"
-        "%sbenchmark, in full, and prints the key that each stands for. Then no --config_file is\n"
-        "%sneeded:\n",
-        indent, indent, indent);
+    const int first = (int)strlen(indent);
+    fputs(indent, out);
+    rd_help_wrapped(out,
+                    "--mode=bench also takes flags of tf_cnn_benchmarks and of Horovod's synthetic "
+                    "benchmark, in full, and prints the key that each stands for. Then no "
+                    "--config_file is needed:",
+                    first, first);
     for (int i = 0; i < N_BENCH; i++) {
-        char left[64];
+        char left[96];
         if (!table[i].help || !table[i].help[0]) continue;
-        snprintf(left, sizeof left, "--%s%s%s", table[i].name, table[i].value ? "=" : "",
-                 table[i].value ? table[i].value : "");
-        fputs(indent, out);
-        if (strlen(left) > 28)
-            fprintf(out, "  %s\n%s%-31s%s\n", left, indent, "", table[i].help);
-        else
-            fprintf(out, "  %-28s %s\n", left, table[i].help);
+        snprintf(left, sizeof left, "%s  --%s%s%s", indent, table[i].name,
+                 table[i].value ? "=" : "", table[i].value ? table[i].value : "");
+        rd_help_pair(out, left, table[i].help, first + 31);
     }
     fprintf(out, "%sand these, without effect here or refused with the reason:", indent);
     for (int i = 0; i < N_BENCH; i++) {

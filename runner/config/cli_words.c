@@ -95,8 +95,9 @@ static rd_code words_no_config(const rd_cli *c, const char *word, rd_status *st)
                 shown);
     if (word[0] && strcmp(word, "-") != 0)
         return rd_fail(st, RD_EUSAGE,
-                       "'%s' belongs to no flag; a config as a word ends in .json, any other is "
-                       "--config_file=FILE, and --help lists the flags",
+                       "'%s' belongs to no flag; a config as a word ends in .json or is one of "
+                       "--list=configs, any other is --config_file=FILE, and --help lists the "
+                       "flags",
                        shown);
     return rd_fail(st, RD_EUSAGE,
                    "'%s' belongs to no flag; a config is given as --config_file=FILE, and --help "

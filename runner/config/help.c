@@ -103,8 +103,11 @@ static void bench_flag_text(int i, FILE *out)
 static void key_text(const rd_option_group *g, const rd_option *o, FILE *out)
 {
     char kind[RD_KIND_BYTES], words[96];
-    fprintf(out, "%s (a key of group %s%s%s)\n\n", o->key, g->name, g->about ? ": " : "",
-            g->about ? g->about : "");
+    char title[512];
+    (void)snprintf(title, sizeof title, "%s (a key of group %s%s%s)", o->key, g->name,
+                   g->about ? ": " : "", g->about ? g->about : "");
+    rd_help_wrapped(out, title, 0, 2);
+    fputc('\n', out);
     if (o->help) rd_help_pair(out, "  meaning", o->help, FIELD_INDENT);
     if (o->flags & RD_OPT_ACCEPTED)
         rd_help_pair(out, "", "The key is read for compatibility and has no effect.", FIELD_INDENT);

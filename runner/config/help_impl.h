@@ -7,7 +7,7 @@
 
 RD_C_BEGIN
 
-enum { RD_HELP_WIDTH = 100 }; /* columns */
+enum { RD_HELP_WIDTH = 80 }; /* columns */
 
 /* ---- help_text.c ---- */
 /* Prints the words of text from column `col` on. Lines have at most RD_HELP_WIDTH columns and begin

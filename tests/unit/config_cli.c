@@ -65,12 +65,13 @@ static struct bad_row {
      "flag '--config_file' has an empty value; write --config_file=FILE"},
     {"stray word",
      {"x.jso"},
-     "'x.jso' belongs to no flag; a config as a word ends in .json, any other is "
-     "--config_file=FILE, and --help lists the flags"},
+     "'x.jso' belongs to no flag; a config as a word ends in .json or is one of --list=configs, "
+     "any "
+     "other is --config_file=FILE, and --help lists the flags"},
     {"stray word behind a flag",
      {"--verbose", "logs/a"},
-     "'logs/a' belongs to no flag; a config as a word ends in .json, any other is "
-     "--config_file=FILE, and --help lists the flags"},
+     "'logs/a' belongs to no flag; a config as a word ends in .json or is one of --list=configs, "
+     "any other is --config_file=FILE, and --help lists the flags"},
     {"two configs",
      {"x.json", "y.json"},
      "'x.json' and 'y.json' are two configs, and a run has one; --set key=value changes a key, and "
