@@ -383,7 +383,7 @@ static bool take_parts(run_progress *p, const json_t *m)
     return true;
 }
 
-/* Reads sums of steps. Returns false if there are none, as in a checkpoint of an earlier program. */
+/* Reads sums of steps. Returns false if there are none, as in a checkpoint of an older program. */
 static bool take_sums(run_sums *s, const json_t *sums)
 {
     const json_t *classes = json_object_get(sums, "classes");
