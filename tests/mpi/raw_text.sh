@@ -159,6 +159,9 @@ head -n 199 data/train.tgt > data/less.tgt
 expect "unequal numbers of lines, before any work" 5 "'data/less.src' has 200 lines, 'data/less.tgt' has 199" \
     run 2 12 bad $sub --set source_file=data/less.src --set target_file=data/less.tgt
 expect "no model is left" 1 "" test -e bad/text/subword.model
+expect "no log folder" 2 "there is no log folder 'empty'" \
+    ranks 1 "$PROG" --config_file=raw.json --logdir=empty --mode=infer --input=data/dev.src
+mkdir empty
 expect "a log folder without vocabularies" 2 "and empty/text has no vocabularies" \
     ranks 1 "$PROG" --config_file=raw.json --logdir=empty --mode=infer --input=data/dev.src
 printf '#version: 0.2\nl o\n' > np2/text/subword.model
