@@ -131,7 +131,7 @@ rd_code rd_run_mode(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *co
                              .evaluated = {.step = -1}}};
     /* Other modes have nothing to save, so a signal ends the process as usual. */
     if (!cli->check && (cli->mode_bit == RD_MODE_TRAIN || cli->mode_bit == RD_MODE_TRAIN_EVAL))
-        signals_start();
+        signals_start(r.world->rank == 0 ? log : NULL);
     RD_TRY(world_check_start(&r, st));
     if (cli->mode_bit == RD_MODE_PLAN && !cli->config_file) {
         start_is_over(guard);
@@ -187,6 +187,7 @@ rd_code rd_run_mode(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *co
         break;
     }
 done:
+    signals_quiet();
     /* A training counts the retries of all ranks itself (run/train.c). */
     if (r.mode != RD_MODE_TRAIN && r.mode != RD_MODE_TRAIN_EVAL && rd_retries() > 0)
         rd_warn(log, "%" PRId64 " read%s tried again; check the disk or the file server",

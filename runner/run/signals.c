@@ -18,6 +18,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <time.h>
 #include <unistd.h>
 
 static const int64_t repeat_ns = 200000000;
@@ -28,6 +29,9 @@ static atomic_int stop_signal, save_asked;
 static int64_t stopped_ns;
 /* Only the thread of the training uses it. */
 static int64_t limit_ns;
+/* Where the thread of the handlers reports a request; NULL: nowhere. Borrowed. */
+static pthread_mutex_t told_lock = PTHREAD_MUTEX_INITIALIZER;
+static rd_log *told;
 
 static void on_stop(int sig)
 {
@@ -48,16 +52,38 @@ static void on_save(int sig)
     save_asked = 1;
 }
 
+/* Says that the request has arrived, for somebody who sees nothing and would ask again. Steps are
+ * usually shorter than the second that this waits. */
+static void signals_tell(void)
+{
+    const struct timespec second = {1, 0};
+    (void)nanosleep(&second, NULL);
+    pthread_mutex_lock(&told_lock);
+    if (told)
+        rd_info(told, "asked to stop: this step, then a checkpoint, then the end; the same signal "
+                      "again ends the run at once, without a checkpoint");
+    told = NULL;
+    pthread_mutex_unlock(&told_lock);
+}
+
 static void *signals_thread(void *ctx)
 {
     (void)pthread_sigmask(SIG_UNBLOCK, ctx, NULL);
     while (pause() < 0) /* it returns after each handler */
-        ;
+        if (stop_signal) signals_tell();
     return NULL;
 }
 
-void signals_start(void)
+void signals_quiet(void)
 {
+    pthread_mutex_lock(&told_lock);
+    told = NULL;
+    pthread_mutex_unlock(&told_lock);
+}
+
+void signals_start(rd_log *log)
+{
+    told = log;
     static sigset_t set; /* the thread reads it */
     struct sigaction sa = {.sa_flags = SA_RESTART}, now;
     pthread_t thread;

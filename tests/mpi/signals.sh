@@ -48,6 +48,8 @@ start "${mpi[@]}" "$PROG" "${base[@]}" --logdir=early
 until_said "world:"
 tell USR2
 ends "USR2 in the start: saved and stopped" 75 "stopped on request at step [1-9][0-9]*,"
+expect "a request that waits for a step is confirmed" 75 "^asked to stop: this step, then a checkpoint" \
+    timeout 60 env RD_FAULT=int:0:3:input,slow:0:3:compute "$PROG" "${base[@]}" --logdir=confirmed
 start "$PROG" "${base[@]}" --logdir=one
 until_said "^step 3"
 tell USR1

@@ -30,7 +30,7 @@ static void test_save(void **state)
     (void)state;
     const pid_t pid = fork();
     if (pid == 0) {
-        signals_start();
+        signals_start(NULL);
         if (signals_take_save()) _exit(1);
         for (int i = 0; i < 2; i++) {
             (void)kill(getpid(), SIGUSR1);
@@ -74,7 +74,7 @@ static void check_stop(void **state)
     const pid_t pid = fork();
     if (pid == 0) {
         (void)signal(SIGHUP, SIG_DFL); /* under nohup it would stay ignored */
-        signals_start();
+        signals_start(NULL);
         if (signals_stop() != 0) _exit(1);
         (void)kill(getpid(), r->sig);
         (void)kill(getpid(), r->sig); /* at once: the same request */
