@@ -141,6 +141,36 @@ static rd_code set_number(rd_cli *c, const rd_flag *f, const char *value, rd_sta
     return RD_OK;
 }
 
+/* Returns how the mode that other programs call so is typed here; NULL: unknown. */
+static const char *mode_elsewhere(const char *value)
+{
+    static const struct {
+        const char *theirs, *ours;
+    } words[] = {
+        {"translate", "infer"},
+        {"decode", "infer"},
+        {"generate", "infer"},
+        {"sample", "infer"},
+        {"predict", "infer"},
+        {"inference", "infer"},
+        {"test", "eval"},
+        {"validate", "eval"},
+        {"evaluate", "eval"},
+        {"score", "eval"},
+        {"interactive", "infer --input=-"},
+        {"preprocess", "prepare"},
+        {"resume", "train"},
+        {"watch", "runs --watch"},
+        {"benchmark", "bench"},
+        {"list", "runs"},
+        {"compare", "diff"},
+        {"convert", "export"},
+    };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strcasecmp(value, words[i].theirs)) return words[i].ours;
+    return NULL;
+}
+
 static rd_code set_mode(rd_cli *c, const rd_flag *f, const char *value, rd_status *st)
 {
     for (int i = 0; i < rd_n_mode_names; i++)
@@ -156,9 +186,13 @@ static rd_code set_mode(rd_cli *c, const rd_flag *f, const char *value, rd_statu
                               rd_mode_names[i].name);
     const char *known[16];
     for (int i = 0; i < rd_n_mode_names; i++) known[i] = rd_mode_names[i].name;
-    const char *nearest = rd_nearest(value, known, rd_n_mode_names);
+    const char *nearest = mode_elsewhere(value);
     char shown[RD_SHOWN_BYTES];
-    if (!nearest) return wrong_value(f->name, f->help, value, list, st);
+    if (!nearest) nearest = rd_nearest(value, known, rd_n_mode_names);
+    if (!nearest)
+        return rd_fail(st, RD_EUSAGE,
+                       "flag '--%s' must be %s, not '%s'; --help=modes says what each does",
+                       f->name, list, rd_shown(value, shown));
     return rd_fail(st, RD_EUSAGE, "flag '--mode' must be %s, not '%s'; did you mean --mode=%s?",
                    list, rd_shown(value, shown), nearest);
 }

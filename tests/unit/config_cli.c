@@ -107,6 +107,14 @@ static struct bad_row {
      "flag '--verbose' must be true or false, not ''; meaning: errors name the place in the "
      "program where they were found, and a training on one host ends with its efficiency on more "
      "hosts"},
+    {"a mode of other programs",
+     {"--mode=Translate"},
+     "flag '--mode' must be one of train, eval, infer, train_eval, prepare, bench, plan, doctor, "
+     "runs, diff, show, average, export, report, not 'Translate'; did you mean --mode=infer?"},
+    {"a mode like none",
+     {"--mode=zzzzzzz"},
+     "flag '--mode' must be one of train, eval, infer, train_eval, prepare, bench, plan, doctor, "
+     "runs, diff, show, average, export, report, not 'zzzzzzz'; --help=modes says what each does"},
     {"mode",
      {"--mode=trian"},
      "flag '--mode' must be one of train, eval, infer, train_eval, prepare, bench, plan, doctor, "
