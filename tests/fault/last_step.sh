@@ -45,9 +45,10 @@ expect "each case of the selection stopped the run" 0 "" [ $n -ge 6 ]
 
 # ---- chains: several starts of one run, each with a fault, end with all files of the undisturbed run ----
 
-# Left out of rows: seconds, speeds, and memory of the process.
+# Left out of rows: what is of one start alone. These are seconds, speeds with the products that they count, and memory.
 lasting() { # file
-    sed -E 's/"(time|[a-z_]*_s|input_wait|mfu|comm_[a-z_]*|rank_s_[a-z]*|slowest_rank|step_memory_bytes)":[^,}]*//g' "$1"
+    local key='time|[a-z_]*_s|input_wait|mfu|model_flops|comm_[a-z_]*|rank_s_[a-z]*|slowest_rank|step_memory_bytes'
+    sed -E 's/"('"$key"')":[^,}]*//g' "$1"
 }
 names() { (cd "$1" && ls best-*.npz top-*.npz 2> /dev/null); }
 # same_run FOLDER FOLDER: checkpoints, the names of the best ones, `checkpoint`, rows. A stop or a kill may leave more
@@ -61,7 +62,9 @@ same_run() {
     done
     return $status
 }
-c() { # folder, arguments: 13 steps, 5 an epoch and a record; evaluations and checkpoints after 4, 8 and 12, and one at the end
+# c FOLDER ARGUMENTS...: 13 steps, 5 an epoch and a record; evaluations and checkpoints after 4, 8 and 12, and an
+# evaluation at the end
+c() {
     local run=("$PROG")
     # shellcheck disable=SC2206 # $MPIRUN is several words
     [ "$np" -eq 1 ] || run=($MPIRUN -np "$np" "$PROG")
@@ -105,8 +108,8 @@ set="--set eval_bleu=false --set stop_patience=1 --set stop_min_delta=10"
 whole "early stopping"
 chain "early stopping" "kill:8:save:1"
 # The rate falls at step 8, whose file holds the weights that were evaluated. The next step begins with those of step 4.
-set="--set eval_bleu=false --set plateau_factor=0.5 --set plateau_patience=1 --set plateau_min_delta=10 --set plateau_restore=true
-    --set learning_rate=3"
+set="--set eval_bleu=false --set plateau_factor=0.5 --set plateau_patience=1 --set plateau_min_delta=10
+    --set plateau_restore=true --set learning_rate=3"
 whole "a rate that falls"
 expect "the best is that of step 4" 0 "^best-4.npz\$" sh -c "cd whole && echo best-*"
 rm -rf run
@@ -121,7 +124,9 @@ expect "to the same end" 0 "" cmp whole/model-13.npz run/model-13.npz
 
 # ---- with CASES=all: kinds of runs ----
 
-awk 'BEGIN { for (i = 0; i < 60; i++) { r = (r * 7919 + 12345 + i) % 65521; print "the", r % 7, "sees", int(r / 7) % 9 } }' > text
+awk 'BEGIN {
+    for (i = 0; i < 60; i++) { r = (r * 7919 + 12345 + i) % 65521; print "the", r % 7, "sees", int(r / 7) % 9 }
+}' > text
 cat > lm.json << 'END'
 {
     "model": "gpt", "n_layers": 1, "n_embd": 16, "n_heads": 2, "ff_dim": 32, "max_len": 32, "source_file": "text",
@@ -131,9 +136,10 @@ cat > lm.json << 'END'
 END
 cat > images.json << 'END'
 {
-    "model": "resnet_cifar", "depth": 8, "dataset": "synthetic_images", "image_size": 8, "n_classes": 4, "batch_size": 8,
-    "synthetic_samples": 40, "synthetic_eval_samples": 12, "augmentation": "pad_crop_flip", "batch_norm_samples": 4,
-    "optimizer": "nesterov", "learning_rate": 0.02, "seed": 4, "threads": 1, "histogram_frequency": 0
+    "model": "resnet_cifar", "depth": 8, "dataset": "synthetic_images", "image_size": 8, "n_classes": 4,
+    "batch_size": 8, "synthetic_samples": 40, "synthetic_eval_samples": 12, "augmentation": "pad_crop_flip",
+    "batch_norm_samples": 4, "optimizer": "nesterov", "learning_rate": 0.02, "seed": 4, "threads": 1,
+    "histogram_frequency": 0
 }
 END
 one="kill:2:update:1 int:3:update:1 kill:4:evaluate:1 int:4:evaluate:1 kill:4:save:1 kill:6:update:1 kill:8:save:1
