@@ -99,7 +99,6 @@ typedef struct rd_box {
 
 /* Working memory of one thread (scratch.c), which grows as needed. All zero is an empty one. */
 typedef struct rd_scratch {
-    void *jpeg;      /* TurboJPEG's handle */
     uint8_t *bytes;  /* an encoded image */
     uint8_t *pixels; /* a decoded image */
     uint8_t *wide;   /* pixels as RGBx; the PNG reader's streams */

@@ -166,22 +166,24 @@ rd_code rd_jpeg_decode(const uint8_t *p, size_t n, const rd_jpeg_head *head, int
                  (int)head->w, (int)head->h);
         return RD_OK;
     }
-    if (!s->jpeg && !(s->jpeg = tjInitDecompress()))
-        return rd_fail(st, RD_EENV, "cannot start TurboJPEG: %s", tjGetErrorStr2(NULL));
+    /* A handle keeps the tables of the image before, which one without own tables would use. */
+    tjhandle jpeg = tjInitDecompress();
+    if (!jpeg) return rd_fail(st, RD_EENV, "cannot start TurboJPEG: %s", tjGetErrorStr2(NULL));
     RD_TRY(rd_scratch_reserve(&s->pixels, &s->n_pixels, (size_t)(h * w * item), st));
     memset(s->pixels, 128,
            (size_t)(h * w * item)); /* grey where a file that is cut short has no data */
     const int format = cmyk ? TJPF_CMYK : c == 1 ? TJPF_GRAY : TJPF_RGBX;
-    const int rc = tjDecompress2(s->jpeg, p, n, s->pixels, (int)w, (int)(w * item), (int)h, format,
+    const int rc = tjDecompress2(jpeg, p, n, s->pixels, (int)w, (int)(w * item), (int)h, format,
                                  TJFLAG_LIMITSCANS);
     if (rc != 0) {
-        snprintf(why, RD_WHY_BYTES, "%s", tjGetErrorStr2(s->jpeg));
-        if (tjGetErrorCode(s->jpeg) != TJERR_WARNING) return RD_OK;
+        snprintf(why, RD_WHY_BYTES, "%s", tjGetErrorStr2(jpeg));
+        if (tjGetErrorCode(jpeg) != TJERR_WARNING) goto done;
     }
     if (cmyk) cmyk_to_rgbx(s->pixels, h * w, head->adobe);
     if (cmyk && c == 1) rd_rgbx_to_grey(s->pixels, h * w);
     *answer = rc == 0 ? RD_DECODE_OK : RD_DECODE_DAMAGED;
     *out = (rd_pixels){s->pixels, h, w, c};
 done:
+    tjDestroy(jpeg);
     return st->code;
 }

@@ -2,7 +2,6 @@
  * reused from image to image. Those of one very large image are not kept. */
 #include "images_impl.h"
 #include <stdlib.h>
-#include <turbojpeg.h>
 
 enum { KEEP_BYTES = 1 << 27 }; /* a larger buffer is freed after its image */
 
@@ -23,7 +22,6 @@ void rd_scratch_shrink(rd_scratch *s)
 
 void rd_scratch_release(rd_scratch *s)
 {
-    if (s->jpeg) tjDestroy(s->jpeg);
     free(s->bytes);
     free(s->pixels);
     free(s->wide);
