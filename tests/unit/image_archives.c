@@ -344,7 +344,7 @@ static void test_flipped(void **state)
         const char *file, *dataset, *says;
     } rows[] = {{"c-00.tar.gz", "webdataset", "flipped.tar': the checksum at its end"},
                 {"packed.tar.gz", "imagenet_tar", "flipped.tar': the checksum at its end"},
-                {"inside.tar", "imagenet_tar", "flipped.tar!bee.tar.gz': its "}};
+                {"inside.tar", "imagenet_tar", "flipped.tar!bee.tar.gz': the checksum at its end"}};
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
         char a[1024];
         size_t n;
