@@ -1,8 +1,10 @@
 /* linear.c -- y = x W + b, with x (N, k), W (k, n), b (n):
  *   dx = dy W^T,  dW = x^T dy,  db = column sums of dy
  * On a GPU x and y can have 16 bits, and then so have dx and dy. The products read and write them
- * without a conversion. */
+ * without a conversion. If x and y are float32 and products have 16 bits, x and dy are rounded
+ * once, for both products that read them. */
 #include "rd/cell.h"
+#include "shared/rounded_rows.h"
 #include <inttypes.h>
 
 static rd_code linear_infer(rd_call *c, rd_status *st)
@@ -34,15 +36,21 @@ static rd_code linear_forward(rd_call *c, rd_status *st)
 {
     const rd_var *x = c->in[0], *W = c->in[1], *b = c->in[2], *y = c->out[0];
     const int64_t N = x->rows;
-    if (linear_is_narrow(c))
+    if (linear_is_narrow(c)) {
         RD_TRY(rd_backend_product(c->be, false, false, N, W->cols, W->rows,
                                   linear_operand(x->values, x->type, W->rows),
                                   linear_operand(W->v, RD_FLOAT32, W->cols), 0.0f,
                                   linear_operand(y->values, y->type, W->cols), st));
-    else
+    } else {
+        if (c->keep && W->g) {
+            RD_TRY(rd_rounded_new(c->be, c->device_kept, N, W->rows, x->v, &c->saved, st));
+            RD_TRY(rd_rounded_write(c->be, N * W->rows, x->v, st));
+        }
         RD_TRY(rd_param_mul(c->be, c->params, W, 0, W->rows, N, x->v, y->v, false, st));
+    }
     if (b) RD_TRY(rd_add_bias_to(c->be, N, W->cols, b->v, y->values, y->type, st));
 done:
+    rd_rounded_end(c->be);
     return st->code;
 }
 
@@ -70,11 +78,17 @@ static rd_code linear_backward(rd_call *c, rd_status *st)
     const rd_var *x = c->in[0], *W = c->in[1], *b = c->in[2], *y = c->out[0];
     const int64_t N = x->rows, n = W->cols;
     float *dx;
+    void *rounded;
     bool add;
+    if (y->type == RD_FLOAT32 && W->g) {
+        RD_TRY(rd_rounded_new(c->be, c->device_scratch, N, n, y->g, &rounded, st));
+        RD_TRY(rd_rounded_write(c->be, N * n, y->g, st));
+    }
     if (linear_is_narrow(c)) {
         RD_TRY(linear_backward_narrow(c, st));
     } else {
         RD_TRY(rd_call_grad(c, 0, &dx, &add, st));
+        RD_TRY(rd_rounded_again(c->be, N, W->rows, x->v, c->saved, st));
         if (dx) RD_TRY(rd_param_mul_t(c->be, c->params, W, 0, W->rows, N, y->g, dx, add, st));
         RD_TRY(rd_param_grad(c->be, W, 0, W->rows, N, x->v, y->g, st));
     }
@@ -82,6 +96,7 @@ static rd_code linear_backward(rd_call *c, rd_status *st)
     if (b)
         RD_TRY(rd_add_columns_of(c->be, c->device_scratch, N, n, y->grads, y->type, n, b->g, st));
 done:
+    rd_rounded_end(c->be);
     return st->code;
 }
 

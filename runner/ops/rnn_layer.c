@@ -11,6 +11,7 @@
 #include "../engine/lstm_kernels.h"
 #include "rd/cell.h"
 #include "shared/lstm_layer.h"
+#include "shared/rounded_rows.h"
 #include <inttypes.h>
 
 typedef struct rnn_layer_attr {
@@ -19,6 +20,11 @@ typedef struct rnn_layer_attr {
     int n_w;
 } rnn_layer_attr;
 
+/* 16-bit copies of arrays below, for products (rounded_rows.h). NULL: none. */
+typedef struct rnn_layer_copies {
+    void *xd, *att, *tc, *m;
+} rnn_layer_copies;
+
 typedef struct rnn_layer_saved {
     rd_packing_lent p;
     const float *xd; /* input after dropout */
@@ -26,6 +32,7 @@ typedef struct rnn_layer_saved {
     rd_cell_rows r;     /* all N rows; only h if cuDNN has computed them */
     rd_lstm_kept whole; /* what backward of cuDNN needs; zeros: r has the results of our loop */
     void *fused;        /* what the loop of lstm_layer.cu keeps; NULL: it has not run */
+    rnn_layer_copies copies;
 } rnn_layer_saved;
 
 /* The loop that a device has for plain LSTM layers. NULL: none. */
@@ -63,7 +70,7 @@ done:
 
 /* Allocates all arrays of *all except h from `memory`, and computes the time steps one by one. */
 static rd_code rnn_layer_steps(rd_call *c, rd_cell *k, const float *xd, rd_arena *memory,
-                               rd_cell_rows *all, rd_status *st)
+                               rd_cell_rows *all, rnn_layer_copies *copies, rd_status *st)
 {
     const rnn_layer_attr *a = c->attr;
     const rd_cell_shape *s = &a->l.shape;
@@ -72,6 +79,12 @@ static rd_code rnn_layer_steps(rd_call *c, rd_cell *k, const float *xd, rd_arena
     RD_TRY(rd_rows_get(memory, N, s->H, &all->tc, st));
     if (a->l.cell->has_c) RD_TRY(rd_rows_get(memory, N, s->H, &all->c, st));
     if (s->projects) RD_TRY(rd_rows_get(memory, N, s->H, &all->m, st));
+    void *h_copy;
+    RD_TRY(rd_rounded_new(c->be, c->device_scratch, N, s->R, all->h, &h_copy, st));
+    RD_TRY(rd_rounded_new(c->be, memory, N, s->H, all->m, &copies->m, st));
+    /* tc of a cell without c is an operand of products: r h of gru. */
+    RD_TRY(rd_rounded_new(c->be, memory, N, s->H, a->l.cell->has_c ? NULL : all->tc, &copies->tc,
+                          st));
     RD_TRY(a->l.cell->input(k, N, xd, c->in[1] ? c->in[1]->v : NULL, all->z, st));
     for (int64_t t = 0; t < a->p.n_steps; t++) {
         const rd_cell_rows r = rd_cell_rows_at(k, all, a->p.off[t]);
@@ -134,22 +147,32 @@ static rd_code rnn_layer_forward(rd_call *c, rd_status *st)
         return fused_loop[rd_backend_kind_of(c->be)].forward(c, &a->l, &v->p, &v->fused, st);
     }
     v->xd = c->in[0]->v;
+    const rd_lstm_layer whole = rnn_layer_whole(c, &k, v);
+    const bool own = rd_lstm_own(c->be, a->l.cell->name, &whole, c->keep);
     if (drop_in) {
         float *xd;
         RD_TRY(rd_rows_get(kept, N, s->in, &xd, st));
         RD_TRY(rd_arena_get(kept, (size_t)(N * s->in), &v->mask_in, st));
+        if (own) RD_TRY(rd_rounded_new(c->be, kept, N, s->in, xd, &v->copies.xd, st));
         RD_TRY(rd_dropout_rows(c->be, &a->l.drop_in, &v->p, 0, a->p.n_steps, s->in, c->in[0]->v,
                                NULL, xd, v->mask_in, st));
         v->xd = xd;
+    } else if (own) {
+        RD_TRY(rd_rounded_new(c->be, kept, N, s->in, v->xd, &v->copies.xd, st));
+        RD_TRY(rd_rounded_write(c->be, N * s->in, v->xd, st));
+    }
+    if (own && c->in[1]) {
+        RD_TRY(rd_rounded_new(c->be, kept, N, s->extra, c->in[1]->v, &v->copies.att, st));
+        RD_TRY(rd_rounded_write(c->be, N * s->extra, c->in[1]->v, st));
     }
     if (drop_out || a->l.residual)
         RD_TRY(rd_rows_get(kept, N, s->R, &v->r.h, st));
     else
         v->r.h = c->out[0]->v;
-    const rd_lstm_layer whole = rnn_layer_whole(c, &k, v);
     RD_TRY(rd_lstm_forward(c->be, a->l.cell->name, &whole, v->xd, c->in[1] ? c->in[1]->v : NULL,
                            v->r.h, c->keep, kept, c->device_scratch, &v->whole, st));
-    if (v->whole.choice.algo == RD_RNN_OWN) RD_TRY(rnn_layer_steps(c, &k, v->xd, kept, &v->r, st));
+    if (v->whole.choice.algo == RD_RNN_OWN)
+        RD_TRY(rnn_layer_steps(c, &k, v->xd, kept, &v->r, &v->copies, st));
     const float *x = a->l.residual ? c->in[0]->v : NULL;
     float *y = c->out[0]->v;
     if (drop_out) {
@@ -160,6 +183,7 @@ static rd_code rnn_layer_forward(rd_call *c, rd_status *st)
         RD_TRY(rd_vec_sum(c->be, N * s->R, x, v->r.h, y, st));
     }
 done:
+    rd_rounded_end(c->be);
     return st->code;
 }
 
@@ -175,16 +199,24 @@ static rd_code rnn_layer_cell_back(rd_call *c, rd_cell *k, float *dh, float *dx,
     rd_arena *scratch = c->device_scratch;
     float *da = c->in[1] ? c->in[1]->g : NULL, *dc, *dz, *h_prev;
     rd_cell_rows all = v->r;
+    rnn_layer_copies copies = v->copies;
+    void *dz_copy, *dh_copy, *h_copy;
+    RD_TRY(rd_rounded_again(c->be, N, s->in, v->xd, copies.xd, st));
+    if (c->in[1]) RD_TRY(rd_rounded_again(c->be, N, s->extra, c->in[1]->v, copies.att, st));
     if (v->whole.choice.algo != RD_RNN_OWN) {
         const rd_lstm_layer l = rnn_layer_whole(c, k, v);
         bool refused = false;
         RD_TRY(rd_lstm_backward(c->be, &l, &v->whole, dh, dx, add, da, scratch, &refused, st));
         if (!refused) goto done;
         RD_TRY(rd_rows_get(scratch, N, s->R, &all.h, st));
-        RD_TRY(rnn_layer_steps(c, k, v->xd, scratch, &all, st));
+        RD_TRY(rnn_layer_steps(c, k, v->xd, scratch, &all, &copies, st));
     }
+    RD_TRY(rd_rounded_again(c->be, N, s->H, all.tc, copies.tc, st));
+    RD_TRY(rd_rounded_again(c->be, N, s->H, all.m, copies.m, st));
+    RD_TRY(rd_rounded_new(c->be, scratch, N, s->R, s->projects ? dh : NULL, &dh_copy, st));
     RD_TRY(rd_rows_zero(scratch, n0, s->H, &dc, st));
     RD_TRY(rd_rows_get(scratch, N, k->Z, &dz, st));
+    RD_TRY(rd_rounded_new(c->be, scratch, N, k->Z, dz, &dz_copy, st));
     /* The gradient that flows back is added to dh of the step before: the sum stays in place. */
     for (int64_t t = a->p.n_steps - 1; t >= 0; t--) {
         const int64_t at = a->p.off[t], n = a->p.off[t + 1] - at, prev = t ? a->p.off[t - 1] : 0;
@@ -194,12 +226,14 @@ static rd_code rnn_layer_cell_back(rd_call *c, rd_cell *k, float *dh, float *dx,
                                  t ? dh + prev * s->R : NULL, true, st));
     }
     RD_TRY(rd_rows_get(scratch, N, s->R, &h_prev, st));
+    RD_TRY(rd_rounded_new(c->be, scratch, N, s->R, h_prev, &h_copy, st));
     RD_TRY(rd_shift_rows(c->be, &v->p, s->R, all.h, h_prev, st));
     RD_TRY(k->def->weights_back(k, N, v->xd, c->in[1] ? c->in[1]->v : NULL, h_prev, all.tc, dz,
                                 st));
     RD_TRY(rd_cell_projection_back(k, N, all.m, dh, st));
     RD_TRY(k->def->input_back(k, N, dz, dx, add, da, st));
 done:
+    rd_rounded_end(c->be);
     return st->code;
 }
 

@@ -93,6 +93,7 @@ tests/golden/README.md 11264
 tests/gpu/RESULTS.md    4096
 tests/ux/TABLES.md     10240
 tests/gpu/attention.md  5120
+tests/gpu/casts.md      3072
 tests/gpu/floors.md    20480
 '
 line_limit=120     # characters of a line outside tables

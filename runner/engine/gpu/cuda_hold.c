@@ -1,9 +1,10 @@
 /* cuda_hold.c -- keeps weights in another form until they change.
  *
  * The forms are: 16 bits for products, the order (co, kh, kw, ci) for cuDNN's convolutions, and the
- * order of cuDNN's recurrent layers. */
+ * order of cuDNN's recurrent layers. The file also keeps the list of rounded.h. */
 #include "cuda_impl.h"
 #include "cuda_convert.h"
+#include "rd/rounded.h"
 #include <stdlib.h>
 
 typedef struct range {
@@ -23,10 +24,18 @@ typedef struct copy {
     uint64_t generation;
 } copy;
 
+/* an array of rounded.h */
+typedef struct rounded {
+    const float *x;
+    int64_t n;
+    uint16_t *copy;
+} rounded;
+
 struct rd_gpu_held {
     range *range;
     copy *copy;
-    int n_range, cap_range, n_copy, cap_copy;
+    rounded *rounded;
+    int n_range, cap_range, n_copy, cap_copy, n_rounded, cap_rounded;
 };
 
 static bool cuda_hold_grow(void **list, int n, int *cap, size_t size)
@@ -88,8 +97,8 @@ static range *range_of(const rd_gpu *g, const float *x)
 rd_code rd_gpu_held_narrow(rd_gpu *g, const float *x, const uint16_t **out, rd_status *st)
 {
     range *r = range_of(g, x);
-    *out = NULL;
-    if (!r) return st->code;
+    *out = rd_gpu_rounded_of(g, x);
+    if (*out || !r) return st->code;
     if (!r->narrow || r->generation != g->generation) {
         /* Converts all weights at once. This costs six bytes for each element, and one launch
          * instead of one launch for each weight. */
@@ -111,6 +120,36 @@ rd_code rd_gpu_held_narrow(rd_gpu *g, const float *x, const uint16_t **out, rd_s
 done:
     return st->code;
 }
+
+/* ---- rounded.h ---- */
+
+rd_code rd_gpu_rounded_begin(rd_gpu *g, const float *x, int64_t n, void *narrow, rd_status *st)
+{
+    if (!g->held) g->held = calloc(1, sizeof *g->held);
+    rd_gpu_held *h = g->held;
+    void *list = h ? h->rounded : NULL;
+    if (!h || !cuda_hold_grow(&list, h->n_rounded, &h->cap_rounded, sizeof *h->rounded))
+        return rd_fail(st, RD_EENV, "out of memory for the list of rounded arrays");
+    h->rounded = list;
+    h->rounded[h->n_rounded++] = (rounded){.x = x, .n = n, .copy = narrow};
+    return st->code;
+}
+
+void rd_gpu_rounded_end(rd_gpu *g)
+{
+    if (g->held) g->held->n_rounded = 0;
+}
+
+void *rd_gpu_rounded_of(const rd_gpu *g, const float *x)
+{
+    for (int i = g->held ? g->held->n_rounded - 1 : -1; i >= 0; i--) {
+        const rounded *r = &g->held->rounded[i];
+        if (x >= r->x && x < r->x + r->n) return r->copy + (x - r->x);
+    }
+    return NULL;
+}
+
+/* ---- other forms of weights ---- */
 
 rd_code rd_gpu_hold_copy(rd_gpu *g, const float *w, int form, size_t bytes, void *out,
                          bool *current, rd_status *st)
@@ -165,6 +204,7 @@ void rd_gpu_held_free(rd_gpu *g)
     if (!g->held) return;
     free(g->held->range); /* the gpu's own list frees device memory */
     free(g->held->copy);
+    free(g->held->rounded);
     free(g->held);
     g->held = NULL;
     g->forget = NULL;

@@ -6,7 +6,7 @@
  * positions of one sequence; its sums over time stay in registers. */
 #include "attention_kernels.h"
 #include "operand.h"
-#include "../../engine/gpu/element_device.h"
+#include "../../engine/gpu/rounded_device.h"
 
 enum { MAX_THREADS = 512 }; /* of a block that computes a row */
 enum {
@@ -142,7 +142,7 @@ static __device__ inline float attention_fed(const rd_attention_feed &f, int64_t
 template <int V, typename T>
 static __global__ void __launch_bounds__(MAX_THREADS, 1)
     attend(rows r, int64_t t, const float *q, float *qp, const float *b, float *al, float *ctx,
-           rd_attention_feed feed)
+           rd_attention_feed feed, rd_rounded_copy copy)
 {
     __shared__ __align__(16) float part[MAX_THREADS * V];
     const int64_t i = blockIdx.x, S = r.len[i], A = r.A, M = r.M;
@@ -194,9 +194,11 @@ static __global__ void __launch_bounds__(MAX_THREADS, 1)
         },
         [=](const pack<V> &y, int64_t c) {
             attention_store<V>(ctx + i * M + c, y);
-            for (int j = 0; i < feed.n && j < V; j++)
-                rd_put(static_cast<T *>(feed.rows) + i * feed.ld + c + j,
-                       attention_fed(feed, i, c + j, y.x[j]));
+            for (int j = 0; i < feed.n && j < V; j++) {
+                const float x = attention_fed(feed, i, c + j, y.x[j]);
+                rd_put(static_cast<T *>(feed.rows) + i * feed.ld + c + j, x);
+                rd_rounded_put(copy, i * feed.ld + c + j, x);
+            }
         });
 }
 
@@ -207,12 +209,14 @@ rd_code rd_cuda_attention_step(const rd_attention *at, int64_t n, int64_t t, con
     rd_gpu *g = rd_gpu_of(at->be);
     const rows r = attention_rows_of(at);
     const float *b = at->b ? at->b->v : NULL;
+    rd_rounded_copy copy = {};
+    if (feed->type == RD_FLOAT32) copy = rd_rounded_copy_of(g, static_cast<float *>(feed->rows));
     if (attention_by_four(at))
         RD_BY_ELEMENT(feed->type, RD_LAUNCH(g, st, (attend<4, T>), (unsigned)n, threads_of(at), 0,
-                                            r, t, q, qp, b, al, ctx, *feed));
+                                            r, t, q, qp, b, al, ctx, *feed, copy));
     else
         RD_BY_ELEMENT(feed->type, RD_LAUNCH(g, st, (attend<1, T>), (unsigned)n, threads_of(at), 0,
-                                            r, t, q, qp, b, al, ctx, *feed));
+                                            r, t, q, qp, b, al, ctx, *feed, copy));
     return st->code;
 }
 
@@ -234,8 +238,9 @@ typedef struct step_back {
     const int64_t *slot0;
     float *ds, *dctx_all, *x_all;
     rd_gpu_operand dqp;
-    float *dq; /* luong */
-    float *dg; /* NULL: not wanted */
+    rd_rounded_copy copy; /* of dqp */
+    float *dq;            /* luong */
+    float *dg;            /* NULL: not wanted */
 } step_back;
 
 /* T: type of dqp. */
@@ -283,6 +288,7 @@ static __global__ void __launch_bounds__(MAX_THREADS, 1) attend_back(rows r, int
                 rd_lanes<V> d;
                 for (int j = 0; j < V; j++) d.at[j] = sum.x[j] * v.x[j];
                 rd_lanes_put<V>(static_cast<T *>(b.dqp.at) + i * b.dqp.ld + c, d);
+                rd_rounded_put<V>(b.copy, i * b.dqp.ld + c, d);
             });
         return;
     }
@@ -315,6 +321,8 @@ rd_code rd_cuda_attention_step_back(const rd_attention *at, const rd_attention_b
 {
     rd_gpu *g = rd_gpu_of(at->be);
     const rows r = attention_rows_of(at);
+    rd_rounded_copy copy = {};
+    if (dqp->type == RD_FLOAT32) copy = rd_rounded_copy_of(g, static_cast<float *>(dqp->at));
     const step_back s = {at->ve ? qp : q,
                          al,
                          dctx,
@@ -324,6 +332,7 @@ rd_code rd_cuda_attention_step_back(const rd_attention *at, const rd_attention_b
                          b->dctx,
                          b->q,
                          *dqp,
+                         copy,
                          dq,
                          at->kind == RD_ATT_LUONG_SCALED ? b->dg_rows : NULL};
     if (attention_by_four(at))

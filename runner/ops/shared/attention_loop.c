@@ -6,6 +6,7 @@
  * the end of the loop (rd_attention_finish). There is one source for both devices. */
 #include "attention_loop.h"
 #include "layer_rows.h"
+#include "rounded_rows.h"
 
 rd_code rd_attn_loop_lend(rd_call *c, rd_attn_loop_saved *v, rd_status *st)
 {
@@ -114,6 +115,51 @@ done:
     return st->code;
 }
 
+/* Makes 16-bit copies of the operands of products. An array that is two of them has one copy. */
+static rd_code attention_decoder_round(rd_call *c, const rd_attn_loop *x, rd_attn_loop_saved *v,
+                                       rd_status *st)
+{
+    rd_arena *a = c->device_kept;
+    const rd_attn_loop_rows *last = &v->l[x->d->n_layers - 1];
+    const int64_t wide = x->E + x->M;
+    if (c->in[RD_LOOP_W] || v->l[0].xd == v->cat)
+        RD_TRY(rd_rounded_new(c->be, a, x->N, wide, v->cat, &v->cat_copy, st));
+    RD_TRY(rd_vec_zero(c->be, x->n0 * wide, v->cat, st)); /* no context before the first step */
+    RD_TRY(rd_rounded_write(c->be, x->n0 * wide, v->cat, st));
+    for (int l = 0; l < x->d->n_layers; l++) {
+        const rd_layer *L = &x->d->layer[l];
+        rd_attn_loop_rows *y = &v->l[l];
+        const bool own_x = y->xd != v->cat && (l == 0 || y->xd != v->l[l - 1].r.h);
+        RD_TRY(rd_rounded_new(c->be, a, x->N, L->shape.in, own_x ? y->xd : NULL, &y->xd_copy, st));
+        RD_TRY(rd_rounded_new(c->be, a, x->N, L->shape.R, y->r.h, &y->h_copy, st));
+        RD_TRY(rd_rounded_new(c->be, a, x->N, L->shape.H, L->cell->has_c ? NULL : y->r.tc,
+                              &y->tc_copy, st));
+        RD_TRY(rd_rounded_new(c->be, a, x->N, L->shape.H, y->r.m, &y->m_copy, st));
+    }
+    if (c->in[RD_LOOP_QUERY] && last->r.h != c->out[0]->v)
+        RD_TRY(rd_rounded_new(c->be, a, x->N, x->R, c->out[0]->v, &v->out_copy, st));
+done:
+    return st->code;
+}
+
+/* Begins to use the copies of forward in backward. */
+static rd_code attention_decoder_round_again(rd_call *c, const rd_attn_loop *x,
+                                             const rd_attn_loop_saved *v, rd_status *st)
+{
+    for (int l = 0; l < x->d->n_layers; l++) {
+        const rd_cell_shape *s = &x->d->layer[l].shape;
+        const rd_attn_loop_rows *y = &v->l[l];
+        RD_TRY(rd_rounded_again(c->be, x->N, s->in, y->xd, y->xd_copy, st));
+        RD_TRY(rd_rounded_again(c->be, x->N, s->R, y->r.h, y->h_copy, st));
+        RD_TRY(rd_rounded_again(c->be, x->N, s->H, y->r.tc, y->tc_copy, st));
+        RD_TRY(rd_rounded_again(c->be, x->N, s->H, y->r.m, y->m_copy, st));
+    }
+    RD_TRY(rd_rounded_again(c->be, x->N, x->R, c->out[0]->v, v->out_copy, st));
+    RD_TRY(rd_rounded_again(c->be, x->N, x->E + x->M, v->cat, v->cat_copy, st));
+done:
+    return st->code;
+}
+
 /* Draws the dropout masks of all steps. */
 static rd_code attention_decoder_masks(rd_call *c, const rd_attn_loop *x,
                                        const rd_attn_loop_saved *v, rd_status *st)
@@ -180,9 +226,9 @@ rd_code rd_attn_loop_forward(rd_call *c, rd_status *st)
     RD_TRY(rd_attn_loop_lend(c, v, st));
     RD_TRY(rd_attn_loop_setup(c, &x, v, st));
     RD_TRY(attention_decoder_allocate(c, &x, v, st));
+    RD_TRY(attention_decoder_round(c, &x, v, st));
     RD_TRY(attention_decoder_masks(c, &x, v, st));
     const int64_t wide = x.E + x.M;
-    RD_TRY(rd_vec_zero(c->be, x.n0 * wide, v->cat, st)); /* no context before the first step */
     RD_TRY(rd_rows_copy(c->be, x.N, x.E, c->in[RD_LOOP_EMB]->v, x.E, v->cat, wide, false, st));
     for (int64_t t = 0; t < p->n_steps; t++) {
         const int64_t at = p->off[t], n = p->off[t + 1] - at, prev = t ? p->off[t - 1] : 0;
@@ -206,6 +252,7 @@ rd_code rd_attn_loop_forward(rd_call *c, rd_status *st)
                                  v->cat + p->off[t + 1] * wide + x.E, wide, later, st));
     }
 done:
+    rd_rounded_end(c->be);
     return st->code;
 }
 
@@ -291,10 +338,12 @@ rd_code rd_attn_loop_backward(rd_call *c, rd_status *st)
     rd_attention_back ab;
     rd_packing_lent lent;
     float *dcat, *dx0_all = NULL, *dqp = NULL, *h_prev;
+    void *copy;
     rd_arena *s = c->device_scratch;
     RD_TRY(rd_attn_loop_setup(c, &x, v, st));
     const int64_t N = x.N, n0 = x.n0, E = x.E, wide = E + x.M;
     if (N == 0) return RD_OK;
+    RD_TRY(attention_decoder_round_again(c, &x, v, st));
     int64_t widest = wide;
     for (int l = 0; l < d->n_layers; l++) {
         const rd_cell_shape *h = &d->layer[l].shape;
@@ -302,6 +351,8 @@ rd_code rd_attn_loop_backward(rd_call *c, rd_status *st)
         RD_TRY(rd_rows_zero(s, n0, h->H, &b[l].dc, st));
         RD_TRY(rd_rows_get(s, h->projects ? N : n0, h->R, &b[l].dh, st));
         RD_TRY(rd_rows_get(s, n0, h->R, &b[l].dh_later, st));
+        RD_TRY(rd_rounded_new(c->be, s, N, x.cell[l].Z, b[l].dz, &copy, st));
+        RD_TRY(rd_rounded_new(c->be, s, N, h->R, h->projects ? b[l].dh : NULL, &copy, st));
         widest = h->in > widest ? h->in : widest;
         widest = h->R > widest ? h->R : widest;
     }
@@ -311,8 +362,14 @@ rd_code rd_attn_loop_backward(rd_call *c, rd_status *st)
      * after the other, and one sum adds them to the gradient of emb. */
     const bool whole = !rd_backend_rounds_rows(c->be);
     RD_TRY(rd_rows_get(s, whole ? N : n0, wide, &dcat, st));
-    if (x.at.ve) RD_TRY(rd_rows_get(s, N, x.A, &dqp, st));
-    if (c->in[RD_LOOP_W]) RD_TRY(rd_rows_get(s, N, c->in[RD_LOOP_W]->cols, &dx0_all, st));
+    if (x.at.ve) {
+        RD_TRY(rd_rows_get(s, N, x.A, &dqp, st));
+        RD_TRY(rd_rounded_new(c->be, s, N, x.A, dqp, &copy, st));
+    }
+    if (c->in[RD_LOOP_W]) {
+        RD_TRY(rd_rows_get(s, N, c->in[RD_LOOP_W]->cols, &dx0_all, st));
+        RD_TRY(rd_rounded_new(c->be, s, N, c->in[RD_LOOP_W]->cols, dx0_all, &copy, st));
+    }
     RD_TRY(rd_attention_back_begin(&x.at, n0, N, v->n_weights, v->slot0, c->in[RD_LOOP_KEYS]->g,
                                    &ab, st));
 
@@ -349,6 +406,7 @@ rd_code rd_attn_loop_backward(rd_call *c, rd_status *st)
         const int64_t R = d->layer[l].shape.R;
         const rd_mark mark = rd_arena_mark(s);
         RD_TRY(rd_rows_get(s, N, R, &h_prev, st));
+        RD_TRY(rd_rounded_new(c->be, s, N, R, h_prev, &copy, st));
         RD_TRY(rd_shift_rows(c->be, &lent, R, v->l[l].r.h, h_prev, st));
         RD_TRY(d->layer[l].cell->weights_back(&x.cell[l], N, v->l[l].xd, NULL, h_prev, v->l[l].r.tc,
                                               b[l].dz, st));
@@ -367,5 +425,6 @@ rd_code rd_attn_loop_backward(rd_call *c, rd_status *st)
     }
     RD_TRY(rd_attention_finish(&x.at, &ab, n0, v->al, c->in[RD_LOOP_MEMORY]->g, st));
 done:
+    rd_rounded_end(c->be);
     return st->code;
 }

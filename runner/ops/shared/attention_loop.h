@@ -25,6 +25,8 @@ typedef struct rd_attn_loop_rows {
     float *x, *xd; /* input before and after its dropout; the same array without dropout */
     uint8_t *mask_in, *mask_out;
     rd_cell_rows r; /* r.h is x of the next layer if nothing comes between */
+    /* 16-bit copies, see rounded_rows.h; NULL: none */
+    void *xd_copy, *h_copy, *tc_copy, *m_copy;
 } rd_attn_loop_rows;
 
 typedef struct rd_attn_loop_saved {
@@ -35,7 +37,8 @@ typedef struct rd_attn_loop_saved {
     const int64_t *first, *len, *place, *slot0;
     int64_t n_weights, max_len;
     rd_attn_loop_rows l[RD_MAX_LAYERS];
-    void *fused; /* what attention_decoder.cu keeps; NULL: rd_attn_loop_forward ran */
+    void *out_copy, *cat_copy; /* the result is the operand of the query's product */
+    void *fused;               /* what attention_decoder.cu keeps; NULL: rd_attn_loop_forward ran */
 } rd_attn_loop_saved;
 
 /* The state that both directions set up alike. */

@@ -1,5 +1,6 @@
 /* cell.c -- what all recurrent cells share: the projection, and products with rows of a kernel. */
 #include "rd/cell.h"
+#include "rounded_rows.h"
 #include <inttypes.h>
 #include <string.h>
 
@@ -231,7 +232,10 @@ rd_code rd_cell_step(rd_cell *k, int64_t n, const float *h_prev, const float *c_
     if (k->def->step(k, n, h_prev, c_prev, r, st) != RD_OK) return st->code;
     if (!k->s.projects) return RD_OK;
     /* The product rounds n up. The rows behind belong to the next step and are written later. */
-    return rd_mul_rows(k, k->w[k->n_w - 1], 0, k->s.H, n, r->m, r->h, false, st);
+    RD_TRY(rd_mul_rows(k, k->w[k->n_w - 1], 0, k->s.H, n, r->m, r->h, false, st));
+    RD_TRY(rd_rounded_write(k->be, n * k->s.R, r->h, st));
+done:
+    return st->code;
 }
 
 rd_code rd_cell_step_back(rd_cell *k, int64_t n, const float *dh, float *dc, const float *h_prev,
@@ -246,6 +250,7 @@ rd_code rd_cell_step_back(rd_cell *k, int64_t n, const float *dh, float *dc, con
     if (k->s.projects) {
         float *m;
         RD_TRY(rd_rows_get(k->scratch, n, k->s.H, &m, st));
+        RD_TRY(rd_rounded_write(k->be, n * k->s.R, dh, st));
         RD_TRY(rd_mul_rows_t(k, k->w[k->n_w - 1], 0, k->s.H, n, dh, m, false, st));
         dm = m;
     }

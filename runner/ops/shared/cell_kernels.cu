@@ -3,6 +3,7 @@
  * One thread per unit and row keeps the most loads in flight. */
 #include "cell_kernels.h"
 #include "lstm_device.h"
+#include "../../engine/gpu/rounded_device.h"
 #include "../../engine/gpu/rows_grid.h"
 
 typedef struct lstm {
@@ -10,6 +11,7 @@ typedef struct lstm {
     int64_t width; /* width of a gate in a group */
     const float *bias[4], *c_prev, *dm;
     float *z, *c, *tc, *m, *dc, *dz;
+    rd_rounded_copy copy; /* of m; backward: of dz */
 } lstm;
 
 /* Returns the index of unit q of the first gate in row i of z. The gates are `width` apart. */
@@ -36,6 +38,7 @@ static __global__ void lstm_gates(lstm a)
             a.c[at] = u.c;
             a.tc[at] = u.tc;
             a.m[at] = u.m;
+            rd_rounded_put(a.copy, at, u.m);
         }
 }
 
@@ -54,6 +57,7 @@ static rd_code launch_lstm_gates(rd_backend *be, int64_t n, int64_t H, int64_t g
     a.c = r->c;
     a.tc = r->tc;
     a.m = r->m ? r->m : r->h;
+    a.copy = rd_rounded_copy_of(g, a.m);
     return RD_LAUNCH(g, st, lstm_gates, rd_rows_grid(n, H), rd_rows_block(H), 0, a);
 }
 
@@ -73,6 +77,10 @@ static __global__ void lstm_gates_back(lstm a)
             dz[a.width] = d.j;
             dz[2 * a.width] = d.f;
             dz[3 * a.width] = d.o;
+            rd_rounded_put(a.copy, gate, d.i);
+            rd_rounded_put(a.copy, gate + a.width, d.j);
+            rd_rounded_put(a.copy, gate + 2 * a.width, d.f);
+            rd_rounded_put(a.copy, gate + 3 * a.width, d.o);
             a.dc[at] = d.c_prev;
         }
 }
@@ -92,12 +100,13 @@ static rd_code launch_lstm_gates_back(rd_backend *be, int64_t n, int64_t H, int6
     a.tc = r->tc;
     a.dc = dc;
     a.dz = dz;
+    a.copy = rd_rounded_copy_of(g, dz);
     return RD_LAUNCH(g, st, lstm_gates_back, rd_rows_grid(n, H), rd_rows_block(H), 0, a);
 }
 
 static __global__ void gru_gates(int64_t n, int64_t H, const float *__restrict__ bias,
                                  const float *__restrict__ h_prev, float *__restrict__ z,
-                                 float *__restrict__ rh)
+                                 float *__restrict__ rh, rd_rounded_copy copy)
 {
     for (RD_EACH_ROW(i, n))
         for (RD_EACH_COLUMN(q, H)) {
@@ -105,7 +114,9 @@ static __global__ void gru_gates(int64_t n, int64_t H, const float *__restrict__
             const float r = rd_sigmoid(row[q] + bias[q]), u = rd_sigmoid(row[H + q] + bias[H + q]);
             row[q] = r;
             row[H + q] = u;
-            rh[i * H + q] = h_prev ? r * h_prev[i * H + q] : 0.0f;
+            const float product = h_prev ? r * h_prev[i * H + q] : 0.0f;
+            rh[i * H + q] = product;
+            rd_rounded_put(copy, i * H + q, product);
         }
 }
 
@@ -115,19 +126,21 @@ static rd_code launch_gru_gates(rd_backend *be, int64_t n, int64_t H, const floa
 {
     rd_gpu *g = rd_gpu_of(be);
     return RD_LAUNCH(g, st, gru_gates, rd_rows_grid(n, H), rd_rows_block(H), 0, n, H, bias, h_prev,
-                     z, rh);
+                     z, rh, rd_rounded_copy_of(g, rh));
 }
 
 static __global__ void gru_output(int64_t n, int64_t H, const float *__restrict__ bias,
                                   const float *__restrict__ h_prev, float *__restrict__ z,
-                                  float *__restrict__ h)
+                                  float *__restrict__ h, rd_rounded_copy copy)
 {
     for (RD_EACH_ROW(i, n))
         for (RD_EACH_COLUMN(q, H)) {
             float *row = z + i * 3 * H;
             const float u = row[H + q], cand = tanhf(row[2 * H + q] + bias[q]);
             row[2 * H + q] = cand;
-            h[i * H + q] = (h_prev ? u * h_prev[i * H + q] : 0.0f) + (1.0f - u) * cand;
+            const float y = (h_prev ? u * h_prev[i * H + q] : 0.0f) + (1.0f - u) * cand;
+            h[i * H + q] = y;
+            rd_rounded_put(copy, i * H + q, y);
         }
 }
 
@@ -137,12 +150,13 @@ static rd_code launch_gru_output(rd_backend *be, int64_t n, int64_t H, const flo
 {
     rd_gpu *g = rd_gpu_of(be);
     return RD_LAUNCH(g, st, gru_output, rd_rows_grid(n, H), rd_rows_block(H), 0, n, H, bias, h_prev,
-                     z, h);
+                     z, h, rd_rounded_copy_of(g, h));
 }
 
 static __global__ void gru_output_back(int64_t n, int64_t H, const float *__restrict__ dh,
                                        const float *__restrict__ h_prev,
-                                       const float *__restrict__ z, float *__restrict__ dz)
+                                       const float *__restrict__ z, float *__restrict__ dz,
+                                       rd_rounded_copy copy)
 {
     for (RD_EACH_ROW(i, n))
         for (RD_EACH_COLUMN(q, H)) {
@@ -150,8 +164,12 @@ static __global__ void gru_output_back(int64_t n, int64_t H, const float *__rest
             float *to = dz + i * 3 * H;
             const float u = row[H + q], cand = row[2 * H + q], d = dh[i * H + q],
                         hp = h_prev ? h_prev[i * H + q] : 0.0f;
-            to[H + q] = d * (hp - cand) * u * (1.0f - u);
-            to[2 * H + q] = d * (1.0f - u) * (1.0f - cand * cand);
+            const float du = d * (hp - cand) * u * (1.0f - u),
+                        dn = d * (1.0f - u) * (1.0f - cand * cand);
+            to[H + q] = du;
+            to[2 * H + q] = dn;
+            rd_rounded_put(copy, i * 3 * H + H + q, du);
+            rd_rounded_put(copy, i * 3 * H + 2 * H + q, dn);
         }
 }
 
@@ -160,19 +178,22 @@ static rd_code launch_gru_output_back(rd_backend *be, int64_t n, int64_t H, cons
 {
     rd_gpu *g = rd_gpu_of(be);
     return RD_LAUNCH(g, st, gru_output_back, rd_rows_grid(n, H), rd_rows_block(H), 0, n, H, dh,
-                     h_prev, z, dz);
+                     h_prev, z, dz, rd_rounded_copy_of(g, dz));
 }
 
 static __global__ void gru_gates_back(int64_t n, int64_t H, const float *__restrict__ dh,
                                       const float *__restrict__ drh,
                                       const float *__restrict__ h_prev, const float *__restrict__ z,
-                                      float *__restrict__ dz, float *__restrict__ dh_prev, bool add)
+                                      float *__restrict__ dz, float *__restrict__ dh_prev, bool add,
+                                      rd_rounded_copy copy)
 {
     for (RD_EACH_ROW(i, n))
         for (RD_EACH_COLUMN(q, H)) {
             const int64_t at = i * H + q;
             const float r = z[i * 3 * H + q];
-            dz[i * 3 * H + q] = h_prev ? drh[at] * h_prev[at] * r * (1.0f - r) : 0.0f;
+            const float dr = h_prev ? drh[at] * h_prev[at] * r * (1.0f - r) : 0.0f;
+            dz[i * 3 * H + q] = dr;
+            rd_rounded_put(copy, i * 3 * H + q, dr);
             if (!dh_prev) continue;
             const float back = dh[at] * z[i * 3 * H + H + q] + drh[at] * r;
             dh_prev[at] = add ? dh_prev[at] + back : back;
@@ -185,7 +206,7 @@ static rd_code launch_gru_gates_back(rd_backend *be, int64_t n, int64_t H, const
 {
     rd_gpu *g = rd_gpu_of(be);
     return RD_LAUNCH(g, st, gru_gates_back, rd_rows_grid(n, H), rd_rows_block(H), 0, n, H, dh, drh,
-                     h_prev, z, dz, dh_prev, add);
+                     h_prev, z, dz, dh_prev, add, rd_rounded_copy_of(g, dz));
 }
 
 /* gates_back has already added this part. */

@@ -2,6 +2,7 @@
  * of the step before. */
 #include "../../engine/gpu/philox_device.h"
 #include "cell_kernels.h"
+#include "../../engine/gpu/rounded_device.h"
 #include "../../engine/gpu/rows_grid.h"
 
 /* Returns the step of a row: the last t of [lo, hi] with off[t] <= row. */
@@ -33,7 +34,8 @@ static __device__ inline float4 four_of(const float *p)
 template <bool WIDE>
 static __global__ void dropout_rows(rd_mask_rows m, uint32_t limit, float scale,
                                     const float *__restrict__ x, const float *__restrict__ residual,
-                                    float *__restrict__ y, uint8_t *__restrict__ mask)
+                                    float *__restrict__ y, uint8_t *__restrict__ mask,
+                                    rd_rounded_copy copy)
 {
     const int64_t blocks = (m.width + 7) / 8;
     for (RD_EACH_ROW(i, m.n)) {
@@ -49,6 +51,7 @@ static __global__ void dropout_rows(rd_mask_rows m, uint32_t limit, float scale,
                 *(uint2 *)(mask +
                            at) = make_uint2(kept[0] | kept[1] << 8 | kept[2] << 16 | kept[3] << 24,
                                             kept[4] | kept[5] << 8 | kept[6] << 16 | kept[7] << 24);
+                rd_lanes<8> all;
                 for (int h = 0; h < 2 && y; h++) {
                     const float4 v = four_of(x + at + 4 * h);
                     float4 d = make_float4(dropped(v.x, kept[4 * h], scale),
@@ -60,14 +63,19 @@ static __global__ void dropout_rows(rd_mask_rows m, uint32_t limit, float scale,
                         d = make_float4(d.x + r.x, d.y + r.y, d.z + r.z, d.w + r.w);
                     }
                     *(float4 *)(y + at + 4 * h) = d;
+                    all.at[4 * h] = d.x, all.at[4 * h + 1] = d.y;
+                    all.at[4 * h + 2] = d.z, all.at[4 * h + 3] = d.w;
                 }
+                if (y) rd_rounded_put<8>(copy, at, all);
             } else {
                 for (int j = 0; j < 8 && 8 * b + j < m.width; j++) {
                     const uint32_t kept = rd_philox_kept(draw, j, limit);
                     mask[at + j] = (uint8_t)kept;
-                    if (y)
-                        y[at + j] = dropped(x[at + j], kept, scale) +
+                    if (!y) continue;
+                    const float d = dropped(x[at + j], kept, scale) +
                                     (residual ? residual[at + j] : 0.0f);
+                    y[at + j] = d;
+                    rd_rounded_put(copy, at + j, d);
                 }
             }
         }
@@ -82,12 +90,13 @@ static rd_code launch_dropout_rows(rd_backend *be, const rd_mask_rows *rows, con
     const int64_t blocks = (m.width + 7) / 8;
     const uint32_t limit = rd_philox_limit(m.keep);
     const float scale = 1.0f / m.keep;
+    const rd_rounded_copy copy = rd_rounded_copy_of(g, y);
     if (m.width % 8 == 0 && rd_by_four(x) && rd_by_four(residual) && rd_by_four(y) &&
         (uintptr_t)mask % 8 == 0)
         return RD_LAUNCH(g, st, dropout_rows<true>, rd_rows_grid(m.n, blocks),
-                         rd_rows_block(blocks), 0, m, limit, scale, x, residual, y, mask);
+                         rd_rows_block(blocks), 0, m, limit, scale, x, residual, y, mask, copy);
     return RD_LAUNCH(g, st, dropout_rows<false>, rd_rows_grid(m.n, blocks), rd_rows_block(blocks),
-                     0, m, limit, scale, x, residual, y, mask);
+                     0, m, limit, scale, x, residual, y, mask, copy);
 }
 
 static __global__ void dropout_back(int64_t n, float scale, const float *dy, const uint8_t *mask,
@@ -126,14 +135,21 @@ static rd_code launch_dropout_back(rd_backend *be, float scale, int64_t n, const
     return RD_LAUNCH(g, st, dropout_back, rd_grid(n), RD_BLOCK, 0, n, scale, dy, mask, dx, add);
 }
 
-template <typename V>
+/* V: number of columns that a thread copies at once. Widths are counted in V. */
+template <int V>
 static __global__ void shift_rows(int64_t n_steps, const int64_t *__restrict__ off, int64_t n,
-                                  int64_t width, const V *__restrict__ h, V *__restrict__ out)
+                                  int64_t width, const float *__restrict__ h,
+                                  float *__restrict__ out, rd_rounded_copy copy)
 {
     for (RD_EACH_ROW(row, n)) {
         const int64_t t = step_of(off, 0, n_steps - 1, row);
-        const V *from = t ? h + (off[t - 1] + row - off[t]) * width : nullptr;
-        for (RD_EACH_COLUMN(j, width)) out[row * width + j] = from ? from[j] : V();
+        const float *from = t ? h + (off[t - 1] + row - off[t]) * width * V : nullptr;
+        for (RD_EACH_COLUMN(j, width)) {
+            rd_lanes<V> v = {};
+            if (from) v = rd_lanes_get<V>(from + j * V);
+            rd_lanes_put<V>(out + (row * width + j) * V, v);
+            rd_rounded_put<V>(copy, (row * width + j) * V, v);
+        }
     }
 }
 
@@ -142,12 +158,12 @@ static rd_code launch_shift_rows(rd_backend *be, const rd_packing_lent *p, int64
 {
     rd_gpu *g = rd_gpu_of(be);
     const int64_t *off = p->off, n_steps = p->p->n_steps, n = p->p->off[n_steps];
+    const rd_rounded_copy copy = rd_rounded_copy_of(g, out);
     if (width % 4 == 0 && rd_by_four(h) && rd_by_four(out))
-        return RD_LAUNCH(g, st, shift_rows<float4>, rd_rows_grid(n, width / 4),
-                         rd_rows_block(width / 4), 0, n_steps, off, n, width / 4, (const float4 *)h,
-                         (float4 *)out);
-    return RD_LAUNCH(g, st, shift_rows<float>, rd_rows_grid(n, width), rd_rows_block(width), 0,
-                     n_steps, off, n, width, h, out);
+        return RD_LAUNCH(g, st, shift_rows<4>, rd_rows_grid(n, width / 4), rd_rows_block(width / 4),
+                         0, n_steps, off, n, width / 4, h, out, copy);
+    return RD_LAUNCH(g, st, shift_rows<1>, rd_rows_grid(n, width), rd_rows_block(width), 0, n_steps,
+                     off, n, width, h, out, copy);
 }
 
 /* Lends offsets and samples to kernels, in one copy. */

@@ -2,7 +2,7 @@
  * They move four floats at a time if addresses and widths allow. */
 #include "operand.h"
 #include "rd/vec.h"
-#include "../../engine/gpu/element_device.h"
+#include "../../engine/gpu/rounded_device.h"
 #include "../../engine/gpu/rows_grid.h"
 
 static __device__ inline float plus(float a, float b)
@@ -51,15 +51,21 @@ static rd_code launch_vec_softcap(rd_backend *be, int64_t n, float c, float *x, 
     return RD_LAUNCH(rd_gpu_of(be), st, vec_softcap, rd_grid(n), RD_BLOCK, 0, n, c, x);
 }
 
-template <typename V>
-static __global__ void rows_copy(int64_t rows, int64_t width, const V *from, int64_t ld_from, V *to,
-                                 int64_t ld_to, bool add)
+/* V: number of columns that a thread copies at once. */
+template <int V>
+static __global__ void rows_copy(int64_t rows, int64_t width, const float *from, int64_t ld_from,
+                                 float *to, int64_t ld_to, bool add, rd_rounded_copy copy)
 {
     for (RD_EACH_ROW(i, rows))
-        for (RD_EACH_COLUMN(j, width)) {
-            const V x = from[i * ld_from + j];
-            V *y = to + i * ld_to + j;
-            *y = add ? plus(*y, x) : x;
+        for (RD_EACH_COLUMN(j, width / V)) {
+            const int64_t at = i * ld_to + j * V;
+            rd_lanes<V> x = rd_lanes_get<V>(from + i * ld_from + j * V);
+            if (add) {
+                const rd_lanes<V> old = rd_lanes_get<V>(to + at);
+                for (int l = 0; l < V; l++) x.at[l] += old.at[l];
+            }
+            rd_lanes_put<V>(to + at, x);
+            rd_rounded_put<V>(copy, at, x);
         }
 }
 
@@ -67,12 +73,13 @@ static rd_code launch_rows_copy(rd_backend *be, int64_t rows, int64_t width, con
                                 int64_t ld_from, float *to, int64_t ld_to, bool add, rd_status *st)
 {
     rd_gpu *g = rd_gpu_of(be);
+    const rd_rounded_copy copy = rd_rounded_copy_of(g, to);
     if (vec_by_four(width, from, to) && ld_from % 4 == 0 && ld_to % 4 == 0)
-        return RD_LAUNCH(g, st, rows_copy<float4>, rd_rows_grid(rows, width / 4),
-                         rd_rows_block(width / 4), 0, rows, width / 4, (const float4 *)from,
-                         ld_from / 4, (float4 *)to, ld_to / 4, add);
-    return RD_LAUNCH(g, st, rows_copy<float>, rd_rows_grid(rows, width), rd_rows_block(width), 0,
-                     rows, width, from, ld_from, to, ld_to, add);
+        return RD_LAUNCH(g, st, rows_copy<4>, rd_rows_grid(rows, width / 4),
+                         rd_rows_block(width / 4), 0, rows, width, from, ld_from, to, ld_to, add,
+                         copy);
+    return RD_LAUNCH(g, st, rows_copy<1>, rd_rows_grid(rows, width), rd_rows_block(width), 0, rows,
+                     width, from, ld_from, to, ld_to, add, copy);
 }
 
 /* V: number of columns that a thread computes at once. */

@@ -15,6 +15,7 @@
 #include "../../../runner/engine/gpu/dnn_rnn.h"
 #include "../../../runner/engine/gpu/gpu_rnn.h"
 #include "device_emulated.h"
+#include "rd/rounded.h"
 #include <new>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,6 +90,14 @@ struct held {
     form *forms;
 };
 
+/* an array of rounded.h */
+struct rounded {
+    const float *x;
+    int64_t n;
+    uint16_t *copy;
+};
+enum { MOST_ROUNDED = 256 };
+
 /* pinned memory of rd_gpu_host_new */
 struct locked {
     locked *next;
@@ -107,6 +116,8 @@ struct rd_gpu {
     double mark[MARKS];
     char text[256];
     held *held_first;
+    rounded round[MOST_ROUNDED];
+    int n_rounded;
     rd_gpu_rnn *rnn;
     void *dnn;
     rd_status failure; /* sticks */
@@ -745,6 +756,29 @@ bool rd_emulated_current(rd_gpu *g, const float *p, int64_t n)
         if (memcmp(h->copy + (p - h->p), p, (size_t)n * sizeof *p) != 0) return false;
     }
     return true;
+}
+
+/* ---- rounded.h ---- */
+rd_code rd_gpu_rounded_begin(rd_gpu *g, const float *x, int64_t n, void *copy, rd_status *st)
+{
+    if (rd_emulated_stuck(g, st) != RD_OK) return st->code;
+    if (g->n_rounded == MOST_ROUNDED) return rd_fail(st, RD_EBUG, "too many rounded arrays");
+    g->round[g->n_rounded++] = {x, n, (uint16_t *)copy};
+    return RD_OK;
+}
+
+void rd_gpu_rounded_end(rd_gpu *g)
+{
+    g->n_rounded = 0;
+}
+
+void *rd_gpu_rounded_of(const rd_gpu *g, const float *x)
+{
+    for (int i = g->n_rounded - 1; i >= 0; i--) {
+        const rounded *r = &g->round[i];
+        if (x >= r->x && x < r->x + r->n) return r->copy + (x - r->x);
+    }
+    return nullptr;
 }
 
 /* ---- time ---- */

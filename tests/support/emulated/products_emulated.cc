@@ -4,6 +4,7 @@
  * rounded once before they are added: gradients of filters, and the result that a convolution adds
  * to an image, unless the convolution is a plain product. */
 #include "device_emulated.h"
+#include "rd/rounded.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,8 +165,20 @@ rd_code run_product(rd_gpu *g, const void *args, rd_status *st)
 
 extern "C" {
 
-static rd_code queue(rd_gpu *g, const product &p, rd_status *st)
+/* Replaces a float32 operand by its 16-bit copy, if it has one. */
+static void use_copy(const rd_gpu *g, const void **x, int64_t *type)
 {
+    void *copy = *type == RD_FLOAT32 ? rd_gpu_rounded_of(g, (const float *)*x) : nullptr;
+    if (!copy) return;
+    *x = copy;
+    *type = rd_gpu_narrow(g);
+}
+
+static rd_code queue(rd_gpu *g, const product &asked, rd_status *st)
+{
+    product p = asked;
+    use_copy(g, &p.A, &p.type_a);
+    use_copy(g, &p.B, &p.type_b);
     if (rd_emulated_stuck(g, st) != RD_OK || p.m == 0 || p.n == 0) return st->code;
     if (p.m < 0 || p.n < 0 || p.k < 0 || p.lda < (p.ta ? p.m : p.k) || p.ldb < (p.tb ? p.k : p.n) ||
         p.ldc < p.n) {
