@@ -156,8 +156,9 @@ def module_weights(c, p):
     return out
 
 
-def logits(c, p, x, x_len, y):
-    """[sentences, words, classes]; rows behind the end of a sentence mean nothing."""
+def logits(c, p, x, x_len, y, seen=None):
+    """[sentences, words, classes]; rows behind the end of a sentence mean nothing. seen: a dictionary that receives the
+    operands of the products before activations, by the place of their parameters."""
     first = next(iter(p.values()))
     module = torch.nn.Transformer(c["d_model"], c["n_heads"], c["encoder_layers"], c["decoder_layers"], c["ff_dim"], dropout=0.0,
                                   activation=ACTIVATIONS[c["activation"]], layer_norm_eps=c["norm_eps"],
@@ -170,6 +171,14 @@ def logits(c, p, x, x_len, y):
     for layer in module.decoder.layers if has_units(c) else ():
         layer.self_attn = Unit(c["d_model"], first.dtype)
         layer._sa_block = lambda x, *masks, unit=layer.self_attn, **more: unit(x)
+    for side in ("encoder", "decoder") if seen is not None else ():
+        for l, layer in enumerate(getattr(module, side).layers):
+            parts = {"ff": layer.linear1}
+            if side == "decoder" and has_units(c):
+                parts["ssru"] = layer.self_attn.input
+            for k, part in parts.items():
+                part.register_forward_pre_hook(
+                    lambda _, args, at="%s/layer%d/%s" % (side, l, k): seen.__setitem__(at, args[0].detach()))
     tied = "embedding" in p
     padding = torch.arange(x.shape[1])[None] >= x_len[:, None]
     later = torch.ones(y.shape[1], y.shape[1], dtype=torch.bool).triu(1)
