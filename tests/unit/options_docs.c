@@ -53,29 +53,26 @@ static void compare(void (*how)(const rd_option_group *const *, int, FILE *), co
 static void help(void **state)
 {
     (void)state;
-    compare(
-        rd_options_help,
-        "one: the first group\n"
-        "  batch_size                    sentences per rank (an integer, 1 .. 65536, required)\n"
-        "  keep_prob                     keep probability of what goes into each layer, in "
-        "training only;\n"
-        "                                elsewhere it is one, whatever the config says here, as it "
-        "is in the\n"
-        "                                original; a help text as long as this one runs over into "
-        "a third\n"
-        "                                line (a number, 0 .. 1, default 0.1)\n"
-        "  cell_type                     a|b (one of lstm, gnmt_v2, default \"lstm\")\n"
-        "  bucket_src                    length limits (a list of integers, each 1 .. 10000, "
-        "default [50])\n"
-        "\n"
-        "two: the second group\n"
-        "  use_swap_memory               swaps memory (true or false, default false; read for "
-        "compatibility,\n"
-        "                                without effect)\n"
-        "  a_key_that_is_longer_than_its_column\n"
-        "                                any (a number, 0 or more)\n"
-        "  whole                         unlimited (an integer)\n"
-        "  word                          (a string)\n");
+    compare(rd_options_help,
+            "one: the first group\n"
+            "  batch_size                    sentences per rank (an integer, 1 .. 65536,\n"
+            "                                required)\n"
+            "  keep_prob                     keep probability of what goes into each layer,\n"
+            "                                in training only; elsewhere it is one, whatever\n"
+            "                                the config says here, as it is in the original;\n"
+            "                                a help text as long as this one runs over into a\n"
+            "                                third line (a number, 0 .. 1, default 0.1)\n"
+            "  cell_type                     a|b (one of lstm, gnmt_v2, default \"lstm\")\n"
+            "  bucket_src                    length limits (a list of integers, each 1 ..\n"
+            "                                10000, default [50])\n"
+            "\n"
+            "two: the second group\n"
+            "  use_swap_memory               swaps memory (true or false, default false; read\n"
+            "                                for compatibility, without effect)\n"
+            "  a_key_that_is_longer_than_its_column\n"
+            "                                any (a number, 0 or more)\n"
+            "  whole                         unlimited (an integer)\n"
+            "  word                          (a string)\n");
 }
 
 static void markdown(void **state)

@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 64, STEP = RD_SLACK_ROWS, N_SIZES = BLOCK / STEP };
+enum { BLOCK = 64, STEP = RD_SLACK_ROWS, N_SIZES = BLOCK / STEP, PAIR = 2 };
 
 /* One product with fixed m, k, n. */
 typedef struct product {
@@ -323,8 +323,12 @@ static rd_code side_mul(rd_cpu_packed *q, cpu_dnnl_side *s, int64_t m, const flo
             continue;
         }
         if (b->mixed && b->bf16_hw) {
-            RD_TRY(rd_cpu_buffer_reserve(&b->half[0], (size_t)(rows * s->k) * 2, st));
-            rd_to_half(x, b->half[0].p, rows * s->k);
+            /* A kernel that reads pairs of an odd k multiplies the first number behind a row by 0.
+             * So that number must be finite. */
+            const int64_t n_x = left * s->k, n_all = rows * s->k + PAIR;
+            RD_TRY(rd_cpu_buffer_reserve(&b->half[0], (size_t)n_all * 2, st));
+            rd_to_half(x, b->half[0].p, n_x);
+            memset((uint16_t *)b->half[0].p + n_x, 0, (size_t)(n_all - n_x) * 2);
             x = b->half[0].p;
         } else if (b->mixed) {
             RD_TRY(rd_cpu_buffer_reserve(&b->soft[0], (size_t)(rows * s->k) * 4, st));
