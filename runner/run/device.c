@@ -57,7 +57,8 @@ static rd_code device_claim(rd_run *r, int *claimed, rd_status *st)
             (void)snprintf(name[i], sizeof name[i], "%s", info.uuid);
         }
         wanted = wanted < n ? wanted : n;
-        if (st->code == RD_OK && device_wait(r, n, name, wanted, index, st) == RD_OK) got = wanted;
+        if (st->code == RD_OK && n > 0 && device_wait(r, n, name, wanted, index, st) == RD_OK)
+            got = wanted;
     }
     RD_TRY(run_agree(r, st));
     RD_TRY(rd_comm_local_bcast(r->comm, &got, sizeof got, 0, st));
