@@ -100,8 +100,7 @@ exec "$PROG" "\$@"
 END
 chmod +x there.sh
 on_hosts() {
-    # Ranks that yield while they wait answer too late for a comparison of clocks.
-    OMPI_MCA_mpi_yield_when_idle=0 timeout 100 "$nodes" exec node1 mpirun --allow-run-as-root --hostfile "$FAKECLUSTER_DIR/hostfile" -mca plm_rsh_args "-p 12345" \
+    timeout 100 "$nodes" exec node1 mpirun --allow-run-as-root --hostfile "$FAKECLUSTER_DIR/hostfile" -mca plm_rsh_args "-p 12345" \
         -x ASAN_OPTIONS -x LSAN_OPTIONS -x OMP_NUM_THREADS --wdir "$work" -np 4 "$work/there.sh" --config_file=toy.json --logdir=hosts \
         --max_steps=24 --trace=hosts.json --set trace_steps=3:22 --set batch_size=4 --summary_frequency=8
 }

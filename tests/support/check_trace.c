@@ -11,6 +11,7 @@
  *   - By the common clock, no rank's sum of a step ends before the last rank has begun to wait for
  *     it, with a tolerance of SLACK_US.
  * Prints one line. If something is wrong, prints what, and exits with 1. */
+#include <math.h>
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -162,8 +163,8 @@ int main(int argc, char **argv)
             s[n++] = (span){name,
                             pid,
                             (int)json_integer_value(json_object_get(o, "tid")),
-                            (double)(long long)(begin * 1e3 + (begin < 0 ? -0.5 : 0.5)),
-                            (double)(long long)((begin + dur) * 1e3 + 0.5),
+                            (double)llround(begin * 1e3),
+                            (double)llround((begin + dur) * 1e3),
                             i};
         }
     }
