@@ -29,9 +29,6 @@ EPSILON, MAX_DRIFT = 1e-3, 2e-6
 # The slope of ReLU jumps at 0. No number before a ReLU is nearer to 0 than this, so a number rounded to 16 bits has the
 # sign that it has in float64, and gradients in mixed can be compared.
 APART, TRIES = 0.15, 4000
-# Most by which PyTorch's gradient in bfloat16 may differ from that in float64, in their norms: a case that rounding moves
-# more than that says little about mixed products.
-MAX_NARROW = 0.03
 
 
 def config(norm, positions, activation, layers, size=(8, 2, 12), **more):
@@ -146,16 +143,15 @@ def narrow_error(c, p, batch, grads):
 
 
 def make(name, c, v_s, v_t, start):
-    drift = error = np.inf
-    # A seed for which float32 and float64 agree after ten updates, and that bfloat16 suits.
-    while drift > MAX_DRIFT or error > MAX_NARROW:
+    drift = np.inf
+    while drift > MAX_DRIFT:   # a seed for which float32 and float64 agree after ten updates
         seed, src, tgt, p, scale, (decoded, gap), batch, (per, weight, n_correct, grads), note = common.draw(
             name, c, v_s, v_t, start)
         losses, final = train(c, p, batch, torch.float64)
         low, low_final = train(c, p, batch, torch.float32)
         drift = max(abs(a - b) / abs(a) for a, b in zip(losses, low))
-        error = narrow_error(c, p, batch, grads)
         start = seed + 1
+    error = narrow_error(c, p, batch, grads)
     model = transformer_numpy.Model(c, p)
     np.testing.assert_allclose(per, [model.nll(s, t) for s, t in zip(src, tgt)], rtol=1e-12)
     drift_sum = max(abs(((final[k] ** 2).sum() - (low_final[k].double() ** 2).sum()).item()) /
@@ -174,7 +170,8 @@ def make(name, c, v_s, v_t, start):
         config_json=common.text(written),
         case_json=common.text(dict(src_vocab_size=v_s, tgt_vocab_size=v_t, parameters=index, loss_sum=float(per.sum()),
                                    weight=weight, n_correct=n_correct, adam_loss_after=losses[STEPS], decode_scale=scale,
-                                   decode_gap=float(gap), decode_searches=((0, 0.0),) + common.BEAMS)),
+                                   decode_gap=float(gap), decode_searches=((0, 0.0),) + common.BEAMS,
+                                   narrow_error=round(error, 6))),
         src=src_ids, src_off=src_off, tgt=tgt_ids, tgt_off=tgt_off,
         params=np.concatenate([v.ravel() for v in p.values()]).astype(np.float32),
         grads=np.concatenate([common.short(g.ravel()) for g in grads]),

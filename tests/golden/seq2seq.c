@@ -14,8 +14,9 @@
  *                full step
  *   scores       1e-4 relative plus 1e-5: log softmax subtracts float32 numbers as large as the
  *                logits, up to about 20
- *   mixed        losses LOSS_MIXED relative, gradients GRADIENT_MIXED of their norm: operands of
- *                products, and on a GPU values inside a layer, are off by up to 0.2 % */
+ *   mixed        losses LOSS_MIXED relative: operands of products, and on a GPU values inside a
+ *                layer, are off by up to 0.2 %; gradients NARROW_ERRORS of the error that PyTorch's
+ *                own bfloat16 gradient of the case has */
 #include "golden_model.h"
 #include "rd/npz.h"
 #include "rd/optim.h"
@@ -25,7 +26,7 @@
 
 #define FOLDER "tests/golden"
 enum { MOST_CASES = 200, MOST_ROWS = 16 };
-static const double LOSS_MIXED = 3e-3, GRADIENT_MIXED = 6e-2;
+static const double LOSS_MIXED = 3e-3, NARROW_ERRORS = 2.0;
 
 typedef struct fixture {
     golden_model m;
@@ -142,7 +143,8 @@ static void test_mixed(void **state)
 {
     fixture *f = open_case_as(*state, true);
     const rd_loss_out out = golden_loss(&f->m, &f->batch, true);
-    const double want = info_number(f, "loss_sum");
+    const double want = info_number(f, "loss_sum"),
+                 most = NARROW_ERRORS * info_number(f, "narrow_error");
     double norm = 0.0, gap = 0.0;
     golden_near(out.loss_sum, want, LOSS_MIXED, "loss in mixed precision");
     assert_true(fabs(out.loss_sum - want) > 1e-6 * want);
@@ -159,8 +161,9 @@ static void test_mixed(void **state)
             norm += (double)w[k] * (double)w[k];
         }
     }
-    if (!(gap <= GRADIENT_MIXED * GRADIENT_MIXED * norm))
-        fail_msg("gradient: off by %.3g of %.3g", sqrt(gap), sqrt(norm));
+    if (!(gap <= most * most * norm))
+        fail_msg("gradient: off by %.3g of %.3g, at most %.3g is allowed", sqrt(gap), sqrt(norm),
+                 most * sqrt(norm));
     close_case(f);
 }
 
