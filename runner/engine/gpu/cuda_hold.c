@@ -38,15 +38,26 @@ struct rd_gpu_held {
     int n_range, cap_range, n_copy, cap_copy, n_rounded, cap_rounded;
 };
 
-static bool cuda_hold_grow(void **list, int n, int *cap, size_t size)
+/* Returns the lists, made at the first call. NULL after a failure. */
+static rd_gpu_held *hold_lists(rd_gpu *g, rd_status *st)
 {
-    if (n < *cap) return true;
+    if (!g->held) g->held = calloc(1, sizeof *g->held);
+    if (!g->held) rd_fail(st, RD_EENV, "out of memory for lists of arrays on the GPU");
+    return g->held;
+}
+
+/* Makes room for one more entry. list: the address of a pointer to n entries of this size. */
+static rd_code hold_grow(void *list, int n, int *cap, size_t size, rd_status *st)
+{
+    void *p;
+    if (n < *cap) return RD_OK;
     const int more = *cap ? 2 * *cap : 16;
-    void *p = realloc(*list, (size_t)more * size);
-    if (!p) return false;
-    *list = p;
+    memcpy(&p, list, sizeof p);
+    p = realloc(p, (size_t)more * size);
+    if (!p) return rd_fail(st, RD_EENV, "out of memory for a list of arrays on the GPU");
+    memcpy(list, &p, sizeof p);
     *cap = more;
-    return true;
+    return RD_OK;
 }
 
 /* Frees the memory of the ranges that begin at p. */
@@ -69,14 +80,12 @@ static void hold_forget(rd_gpu *g, const void *p)
 
 rd_code rd_gpu_hold(rd_gpu *g, const float *p, int64_t n, rd_status *st)
 {
-    if (!g->held) g->held = calloc(1, sizeof *g->held);
-    rd_gpu_held *h = g->held;
-    void *list = h ? h->range : NULL;
-    if (!h || !cuda_hold_grow(&list, h->n_range, &h->cap_range, sizeof *h->range))
-        return rd_fail(st, RD_EENV, "out of memory for the list of weights");
-    h->range = list;
+    rd_gpu_held *h = hold_lists(g, st);
+    if (!h) return st->code;
+    RD_TRY(hold_grow(&h->range, h->n_range, &h->cap_range, sizeof *h->range, st));
     h->range[h->n_range++] = (range){.p = p, .n = n};
     g->forget = hold_forget;
+done:
     return st->code;
 }
 
@@ -125,13 +134,11 @@ done:
 
 rd_code rd_gpu_rounded_begin(rd_gpu *g, const float *x, int64_t n, void *narrow, rd_status *st)
 {
-    if (!g->held) g->held = calloc(1, sizeof *g->held);
-    rd_gpu_held *h = g->held;
-    void *list = h ? h->rounded : NULL;
-    if (!h || !cuda_hold_grow(&list, h->n_rounded, &h->cap_rounded, sizeof *h->rounded))
-        return rd_fail(st, RD_EENV, "out of memory for the list of rounded arrays");
-    h->rounded = list;
+    rd_gpu_held *h = hold_lists(g, st);
+    if (!h) return st->code;
+    RD_TRY(hold_grow(&h->rounded, h->n_rounded, &h->cap_rounded, sizeof *h->rounded, st));
     h->rounded[h->n_rounded++] = (rounded){.x = x, .n = n, .copy = narrow};
+done:
     return st->code;
 }
 
@@ -164,10 +171,7 @@ rd_code rd_gpu_hold_copy(rd_gpu *g, const float *w, int form, size_t bytes, void
         if (h->copy[i].W == w && h->copy[i].form == form && h->copy[i].bytes == bytes)
             c = &h->copy[i];
     if (!c) {
-        void *list = h->copy;
-        if (!cuda_hold_grow(&list, h->n_copy, &h->cap_copy, sizeof *h->copy))
-            return rd_fail(st, RD_EENV, "out of memory for the list of weights in other forms");
-        h->copy = list;
+        RD_TRY(hold_grow(&h->copy, h->n_copy, &h->cap_copy, sizeof *h->copy, st));
         RD_TRY(rd_gpu_memory_keep(g, bytes, &p, st));
         c = &h->copy[h->n_copy++];
         *c = (copy){
