@@ -68,8 +68,9 @@ static rd_code check_rules(const rd_dataset *d, int64_t global_batch, const rd_o
     if (d->kept == 0 && !d->keep_all)
         return rd_fail(st, RD_EDATA,
                        "no sample to train on: '%s' has %" PRId64
-                       ", and each is skipped for its length; raise the bucket limits",
-                       d->def->name, d->count);
+                       " sample%s, and the limits of lengths skip all of them; raise the bucket "
+                       "limits",
+                       d->def->name, d->count, RD_S(d->count));
     if (r->tokens > 0 && (!r->shuffle || r->independent || !d->def->tokens))
         return rd_fail(st, RD_EBUG, "batches by target tokens of '%s'", d->def->name);
     if (!r->independent) return RD_OK;
