@@ -127,7 +127,13 @@ expect "the same under mpirun" 0 '^\[2/2\] ' ranks 2 "$PROG" --config_file=toy.j
 expect "with the same weights" 0 "" cmp np/seed=1/model-5.npz under/seed=1/model-5.npz
 expect "--np does the same" 0 "1 at a time\|2 at a time" sweep np3 --sweep seed=1,2 --np=2 --max_steps=5 --set batch_size=8
 expect "with these weights, too" 0 "" cmp np/seed=1/model-5.npz np3/seed=1/model-5.npz
-expect "hosts" 0 '2 at a time on 1 host' sweep hosts --sweep seed=1,2,3 --hosts=localhost:2 --max_steps=3
+on_hosts() { # if a run fails, its own output tells why
+    sweep hosts --sweep seed=1,2,3 --hosts=localhost:2 --max_steps=3 && return
+    local status=$?
+    tail -n 20 hosts/*/sweep.out
+    return $status
+}
+expect "hosts" 0 '2 at a time on 1 host' on_hosts
 
 # ---- Slurm ----
 expect "a script" 0 "array.sh is written: 2 tasks" sweep "slurm x" --sweep 'delimiter=" "' --sweep seed=1,2 --max_steps=3 \
